@@ -1,0 +1,28 @@
+//! Objects as data: what every other crate says about names, labels, amounts, errors and time.
+//!
+//! # Layout
+//!
+//! - [`clock`]: the time, passed in; the one place that asks the operating system for it
+//! - [`random`]: chance, passed in; a seeded source
+//! - [`names`]: group, version, kind, resource
+//! - [`object`]: reading and writing the metadata of a dynamic object
+//! - [`labels`]: label and field selectors
+//! - [`quantity`]: amounts such as `500m` and `1Gi`
+//! - [`rules`]: what a name, a label, a port may look like
+//! - [`field`]: paths into an object and what is wrong there
+//! - [`status`]: the answer that says what went wrong
+
+pub mod clock;
+pub mod field;
+pub mod labels;
+pub mod names;
+pub mod object;
+pub mod quantity;
+pub mod random;
+pub mod rules;
+pub mod status;
+
+pub use clock::Clock;
+pub use names::{GroupVersionKind, GroupVersionResource};
+pub use random::Random;
+pub use status::Status;

@@ -1,0 +1,53 @@
+//! What can go wrong in a reconcile.
+
+/// Why a reconcile failed. It is logged with the loop and the key, and the key is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server refused, or could not be reached.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    /// The object cannot be worked with as it stands.
+    #[error("{0}")]
+    Invalid(String),
+    /// The reconciler panicked; the loop goes on.
+    #[error("the reconciler panicked: {0}")]
+    Panicked(String),
+}
+
+/// Questions about what the server answered.
+pub trait ApiError {
+    fn is_not_found(&self) -> bool;
+    fn is_conflict(&self) -> bool;
+    fn is_already_exists(&self) -> bool;
+    /// Whether creation was refused because the namespace is going away.
+    fn is_namespace_terminating(&self) -> bool;
+}
+
+impl ApiError for kube::Error {
+    fn is_not_found(&self) -> bool {
+        matches!(self, kube::Error::Api(status) if status.code == 404 || status.reason == "NotFound")
+    }
+
+    fn is_conflict(&self) -> bool {
+        matches!(self, kube::Error::Api(status) if status.reason == "Conflict")
+    }
+
+    fn is_already_exists(&self) -> bool {
+        matches!(self, kube::Error::Api(status) if status.reason == "AlreadyExists")
+    }
+
+    fn is_namespace_terminating(&self) -> bool {
+        let kube::Error::Api(status) = self else { return false };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        status.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+    }
+}
+
+/// Takes "it is not there" for an answer, where that is what was wanted.
+pub fn ignore_not_found<T>(result: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

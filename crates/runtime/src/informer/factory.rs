@@ -1,0 +1,86 @@
+//! One watch a kind and selection, however many loops ask for it.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::PartialObjectMeta;
+use kube::{Client, Resource};
+use pintle_meta::Random;
+use serde::de::DeserializeOwned;
+
+use super::Informer;
+use crate::reflector::Selection;
+use crate::shutdown::Shutdown;
+
+/// How often every object is offered to the handlers again.
+const RESYNC: Duration = Duration::from_secs(300);
+
+/// Hands out shared informers; an informer starts when it is first asked for and runs until the shutdown.
+#[derive(Clone)]
+pub struct Informers {
+    client: Client,
+    random: Random,
+    resync: Duration,
+    shutdown: Shutdown,
+    started: Arc<Mutex<BTreeMap<Identity, Box<dyn Any + Send>>>>,
+}
+
+/// The type is part of it because one path is served as a whole object and as metadata only.
+type Identity = (TypeId, String, Selection);
+
+impl Informers {
+    pub fn new(client: Client, random: Random, shutdown: Shutdown) -> Self {
+        Informers { client, random, resync: RESYNC, shutdown, started: Arc::default() }
+    }
+
+    /// Another period for informers not yet started.
+    pub fn with_resync(mut self, period: Duration) -> Self {
+        self.resync = period;
+        self
+    }
+
+    /// Every object of a kind, in all namespaces.
+    pub fn of<K>(&self) -> Informer<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    {
+        self.select(Selection::everything())
+    }
+
+    /// The objects of a kind that a selection picks.
+    pub fn select<K>(&self, selection: Selection) -> Informer<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    {
+        self.with(&(), selection)
+    }
+
+    /// A kind known only at run time.
+    pub fn dynamic(&self, resource: &ApiResource) -> Informer<DynamicObject> {
+        self.with(resource, Selection::everything())
+    }
+
+    /// A kind known only at run time, of which only the metadata is sent and kept.
+    pub fn metadata(&self, resource: &ApiResource) -> Informer<PartialObjectMeta<DynamicObject>> {
+        self.with(resource, Selection::everything())
+    }
+
+    fn with<K>(&self, dynamic_type: &K::DynamicType, selection: Selection) -> Informer<K>
+    where
+        K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = (TypeId::of::<K>(), K::url_path(dynamic_type, None), selection.clone());
+        if let Some(informer) = started.get(&identity).and_then(|informer| informer.downcast_ref::<Informer<K>>()) {
+            return informer.clone();
+        }
+        let api = Api::all_with(self.client.clone(), dynamic_type);
+        let informer = Informer::start(api, selection, self.resync, self.random.clone(), self.shutdown.clone());
+        started.insert(identity, Box::new(informer.clone()));
+        informer
+    }
+}

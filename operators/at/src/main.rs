@@ -1,0 +1,2 @@
+//! Placeholder until its slice lands.
+fn main() {}
