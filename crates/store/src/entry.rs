@@ -1,0 +1,135 @@
+//! One version of one key, and the hole its revision is written into.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::Revision;
+
+/// One version of one key, immutable and shared by all who read it.
+#[derive(Debug)]
+pub struct Entry {
+    pub key: Arc<str>,
+    pub value: Bytes,
+    /// The revision that created the key.
+    pub create_revision: Revision,
+    /// The revision that wrote this version.
+    pub mod_revision: Revision,
+    /// 1 for the version that created the key, one more for each that followed.
+    pub version: u64,
+    /// Unix milliseconds at which the key may be expired.
+    pub expires_at: Option<i64>,
+    /// Where the revision's digits stand in `value`.
+    pub(crate) hole: Option<Range<usize>>,
+    derived: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl Entry {
+    /// What a reader computed from the bytes, computed at most once per version and shared by every
+    /// reader.
+    ///
+    /// There is one place for it, so all readers of a store agree on one `T`.
+    ///
+    /// # Panics
+    ///
+    /// If another `T` was derived from this version before.
+    pub fn derive<T: Any + Send + Sync>(&self, make: impl FnOnce(&Entry) -> T) -> &T {
+        self.derived
+            .get_or_init(|| Box::new(make(self)))
+            .downcast_ref()
+            .expect("all readers of a store derive the same type")
+    }
+
+    pub(crate) fn restore(
+        key: Arc<str>,
+        value: Bytes,
+        [create_revision, mod_revision, version]: [u64; 3],
+        expires_at: Option<i64>,
+        hole: Option<Range<usize>>,
+    ) -> Self {
+        let derived = OnceLock::new();
+        Self { key, value, create_revision, mod_revision, version, expires_at, hole, derived }
+    }
+
+    /// The version that a put at `revision` makes of `previous`.
+    pub(crate) fn next(
+        previous: Option<&Entry>,
+        key: Arc<str>,
+        value: Splice,
+        expires_at: Option<i64>,
+        revision: Revision,
+    ) -> Self {
+        let (value, hole) = value.fill(revision);
+        let numbers = match previous {
+            Some(previous) => [previous.create_revision, revision, previous.version + 1],
+            None => [revision, revision, 1],
+        };
+        // A key's versions share one allocation of its name.
+        let key = previous.map_or(key, |previous| Arc::clone(&previous.key));
+        Self::restore(key, value, numbers, expires_at, hole)
+    }
+
+    /// The last version as a delete at `revision` shows it.
+    pub(crate) fn deleted(&self, revision: Revision) -> Self {
+        let (value, hole) = match &self.hole {
+            None => (self.value.clone(), None),
+            Some(hole) => {
+                let (value, hole) = fill(&self.value[..hole.start], &self.value[hole.end..], revision);
+                (value, Some(hole))
+            }
+        };
+        let numbers = [self.create_revision, revision, self.version];
+        Self::restore(Arc::clone(&self.key), value, numbers, self.expires_at, hole)
+    }
+}
+
+/// Bytes with an optional hole into which the commit writes its revision as decimal digits.
+///
+/// For example `{"resourceVersion":""}` with a hole at 20 becomes `{"resourceVersion":"42"}` in
+/// the transaction that takes revision 42.
+#[derive(Debug, Clone)]
+pub struct Splice {
+    bytes: Vec<u8>,
+    hole_at: Option<usize>,
+}
+
+impl Splice {
+    /// Bytes, and the offset before which the digits go; an offset past the end is the end.
+    pub fn new(bytes: impl Into<Vec<u8>>, hole_at: Option<usize>) -> Self {
+        let bytes = bytes.into();
+        let hole_at = hole_at.map(|at| at.min(bytes.len()));
+        Self { bytes, hole_at }
+    }
+
+    /// Bytes that do not carry their revision.
+    pub fn plain(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { bytes: bytes.into(), hole_at: None }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn fill(self, revision: Revision) -> (Bytes, Option<Range<usize>>) {
+        match self.hole_at {
+            None => (Bytes::from(self.bytes), None),
+            Some(at) => {
+                let (value, hole) = fill(&self.bytes[..at], &self.bytes[at..], revision);
+                (value, Some(hole))
+            }
+        }
+    }
+}
+
+/// The buffer is made to fit: a value lives as long as its key, so slack would be kept with it.
+fn fill(before: &[u8], after: &[u8], revision: Revision) -> (Bytes, Range<usize>) {
+    let digits = revision.to_string();
+    let mut value = Vec::with_capacity(before.len() + digits.len() + after.len());
+    value.extend_from_slice(before);
+    value.extend_from_slice(digits.as_bytes());
+    value.extend_from_slice(after);
+    let hole = before.len()..before.len() + digits.len();
+    (Bytes::from(value), hole)
+}

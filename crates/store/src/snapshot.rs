@@ -1,0 +1,179 @@
+//! The immutable state: the newest version of each key, and the events that led to it.
+//!
+//! A read at an older revision undoes the events after it. With `a` put at 2 and 3 and `b` put at 4,
+//! a read at 2 starts from {a@3, b@4}, undoes the event at 4 (b was absent) and the one at 3 (a was
+//! a@2), and finds {a@2}.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet, Vector};
+
+use crate::watch::{Batch, Event, EventKind};
+use crate::{Entry, Options, Page, Range, ReadError, Revision};
+
+/// What an event costs beside its value; an estimate of its allocations.
+const EVENT_OVERHEAD: usize = 256;
+
+/// All of the store at one revision. Cloning shares everything.
+#[derive(Clone)]
+pub(crate) struct Snapshot {
+    revision: Revision,
+    /// The oldest revision that `history` reaches back to.
+    oldest: Revision,
+    entries: OrdMap<Arc<str>, Arc<Entry>>,
+    /// Keys that expire, soonest first.
+    expiring: OrdSet<(i64, Arc<str>)>,
+    /// Every event after `oldest`, in order.
+    history: Vector<Arc<Event>>,
+    history_bytes: usize,
+}
+
+impl Snapshot {
+    /// A state without history.
+    pub(crate) fn new(revision: Revision, loaded: impl IntoIterator<Item = Arc<Entry>>) -> Self {
+        let mut entries = OrdMap::new();
+        let mut expiring = OrdSet::new();
+        for entry in loaded {
+            if let Some(at) = entry.expires_at {
+                expiring.insert((at, Arc::clone(&entry.key)));
+            }
+            entries.insert(Arc::clone(&entry.key), entry);
+        }
+        let history = Vector::new();
+        Self { revision, oldest: revision, entries, expiring, history, history_bytes: 0 }
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub(crate) fn oldest(&self) -> Revision {
+        self.oldest
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry>> {
+        self.entries.get(key)
+    }
+
+    pub(crate) fn count(&self, prefix: &str) -> usize {
+        keys_from(&self.entries, prefix).take_while(|(key, _)| key.starts_with(prefix)).count()
+    }
+
+    pub(crate) fn page(&self, range: &Range) -> Result<Page, ReadError> {
+        let revision = range.at.unwrap_or(self.revision);
+        self.check(revision)?;
+        let entries = self.entries_at(revision, range);
+        let mut found = keys_from(&entries, &range.start).take_while(|(key, _)| range.contains(key));
+        let limit = if range.limit == 0 { usize::MAX } else { range.limit };
+        let page = found.by_ref().take(limit).map(|(_, entry)| Arc::clone(entry)).collect();
+        Ok(Page { entries: page, revision, remaining: found.count() })
+    }
+
+    /// The key due soonest, if its time has come.
+    pub(crate) fn due(&self, now_ms: i64) -> Option<Arc<str>> {
+        self.expiring.get_min().filter(|(at, _)| *at <= now_ms).map(|(_, key)| Arc::clone(key))
+    }
+
+    /// The events under a prefix after a revision, from the history.
+    pub(crate) fn batch(&self, prefix: &str, after: Revision, room: usize) -> Result<Batch, ReadError> {
+        self.check(after)?;
+        let first = self
+            .history
+            .binary_search_by(|event| if event.revision <= after { Ordering::Less } else { Ordering::Greater });
+        let pending = self.history.skip(first.unwrap_or_else(|at| at));
+        let matching = pending.iter().filter(|event| event.entry.key.starts_with(prefix));
+        Ok(Batch::collect(matching, room))
+    }
+
+    /// Whether a revision can be read and watched from.
+    pub(crate) fn check(&self, revision: Revision) -> Result<(), ReadError> {
+        if revision < self.oldest {
+            return Err(ReadError::Compacted { oldest: self.oldest });
+        }
+        if revision > self.revision {
+            return Err(ReadError::Future { current: self.revision });
+        }
+        Ok(())
+    }
+
+    /// Records one change, at this snapshot's revision or the next.
+    pub(crate) fn apply(&mut self, event: &Arc<Event>, options: &Options) {
+        self.revision = event.revision;
+        let key = &event.entry.key;
+        if let Some(at) = event.previous.as_ref().and_then(|previous| previous.expires_at) {
+            self.expiring.remove(&(at, Arc::clone(key)));
+        }
+        match event.kind {
+            EventKind::Put => {
+                if let Some(at) = event.entry.expires_at {
+                    self.expiring.insert((at, Arc::clone(key)));
+                }
+                self.entries.insert(Arc::clone(key), Arc::clone(&event.entry));
+            }
+            EventKind::Delete => {
+                self.entries.remove(key);
+            }
+        }
+        self.history.push_back(Arc::clone(event));
+        self.history_bytes += cost(event);
+        while self.history.len() > options.history_events || self.history_bytes > options.history_bytes {
+            self.drop_oldest_event();
+        }
+    }
+
+    /// Drops the events at or below a revision.
+    pub(crate) fn compact(&mut self, keep_after: Revision) {
+        while self.history.front().is_some_and(|event| event.revision <= keep_after) {
+            self.drop_oldest_event();
+        }
+        self.oldest = self.oldest.max(keep_after.min(self.revision));
+    }
+
+    fn drop_oldest_event(&mut self) {
+        if let Some(event) = self.history.pop_front() {
+            self.oldest = event.revision;
+            self.history_bytes -= cost(&event);
+        }
+    }
+
+    fn entries_at(&self, revision: Revision, range: &Range) -> OrdMap<Arc<str>, Arc<Entry>> {
+        let mut entries = self.entries.clone();
+        let later = self.history.iter().rev().take_while(|event| event.revision > revision);
+        for event in later.filter(|event| range.contains(&event.entry.key)) {
+            match &event.previous {
+                Some(previous) => entries.insert(Arc::clone(&previous.key), Arc::clone(previous)),
+                None => entries.remove(&event.entry.key),
+            };
+        }
+        entries
+    }
+}
+
+/// Sizes only: whoever prints a store does not mean all of its bytes.
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("revision", &self.revision)
+            .field("oldest", &self.oldest)
+            .field("entries", &self.entries.len())
+            .field("history", &self.history.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn keys_from<'a>(
+    entries: &'a OrdMap<Arc<str>, Arc<Entry>>,
+    start: &str,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Entry>)> {
+    entries.range::<_, str>((Bound::Included(start), Bound::Unbounded))
+}
+
+/// A version counts with the event that made it and again with the one that replaced it: either may
+/// be the last to hold on to it.
+fn cost(event: &Event) -> usize {
+    let previous = event.previous.as_ref().map_or(0, |previous| previous.value.len());
+    event.entry.value.len() + previous + EVENT_OVERHEAD
+}

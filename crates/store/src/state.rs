@@ -1,0 +1,161 @@
+//! What every engine shares: the published snapshot, and those who are told when it changes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+
+use crate::snapshot::Snapshot;
+use crate::stage::Stage;
+use crate::topics::{Topic, Topics};
+use crate::watch::Watch;
+use crate::{CommitError, Entry, Options, Page, Range, ReadError, Revision};
+
+/// Quiet topics are rid of dropped events each time this many revisions were dropped; to visit all
+/// of them at every commit would cost more than it frees.
+const SWEEP: Revision = 1024;
+
+#[derive(Debug)]
+pub(crate) struct State {
+    options: Options,
+    published: ArcSwap<Snapshot>,
+    /// Held while `published` is replaced. Lock order: an engine's own lock, then this, then a
+    /// topic's ring.
+    publishing: Mutex<Publishing>,
+    stopped: OnceLock<String>,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Publishing {
+    topics: Topics,
+    /// What `compact` asked for; a stage begun before it must honour it too.
+    keep_after: Revision,
+    swept: Revision,
+}
+
+impl State {
+    pub(crate) fn new(snapshot: Snapshot, options: Options) -> Self {
+        Self {
+            options,
+            published: ArcSwap::from_pointee(snapshot),
+            publishing: Mutex::default(),
+            stopped: OnceLock::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// The same keys and history, without the watchers. Costs the same for any size.
+    pub(crate) fn fork(&self) -> Self {
+        Self::new(Snapshot::clone(&self.snapshot()), self.options)
+    }
+
+    pub(crate) fn snapshot(&self) -> Guard<Arc<Snapshot>> {
+        self.published.load()
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.snapshot().revision()
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<Entry>> {
+        self.snapshot().get(key).cloned()
+    }
+
+    pub(crate) fn range(&self, range: &Range) -> Result<Page, ReadError> {
+        // A full load: a long list would otherwise hold one of the thread's few cheap guards.
+        self.published.load_full().page(range)
+    }
+
+    /// Begins a group of transactions on the newest snapshot. An engine has one stage at a time.
+    pub(crate) fn stage(&self) -> Stage {
+        Stage::new(Snapshot::clone(&self.snapshot()), self.options)
+    }
+
+    /// Makes a stage visible and wakes whom it concerns.
+    pub(crate) fn publish(&self, stage: Stage) {
+        let (mut snapshot, events) = stage.into_parts();
+        if events.is_empty() {
+            return;
+        }
+        let mut publishing = self.publishing();
+        snapshot.compact(publishing.keep_after);
+        // Into the topics first: whoever sees the new revision then finds its events there.
+        let touched = publishing.topics.deliver(&events);
+        publishing.sweep(snapshot.oldest(), SWEEP);
+        self.published.store(Arc::new(snapshot));
+        drop(publishing);
+        touched.iter().for_each(|topic| topic.wake());
+    }
+
+    pub(crate) fn watch(self: &Arc<Self>, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
+        let mut publishing = self.publishing();
+        // Looked at under the lock: a topic made here misses nothing that is published next.
+        let snapshot = self.snapshot();
+        snapshot.check(after)?;
+        if let Some(reason) = self.closed() {
+            return Err(ReadError::Stopped { reason });
+        }
+        let topic = publishing.topics.join(prefix, snapshot.revision());
+        Ok(Watch::new(Arc::clone(self), topic, after))
+    }
+
+    pub(crate) fn leave(&self, topic: &Topic) {
+        self.publishing().topics.leave(topic);
+    }
+
+    pub(crate) fn compact(&self, keep_after: Revision) {
+        let mut publishing = self.publishing();
+        let mut snapshot = Snapshot::clone(&self.snapshot());
+        snapshot.compact(keep_after);
+        publishing.keep_after = publishing.keep_after.max(snapshot.oldest());
+        publishing.sweep(snapshot.oldest(), 0);
+        self.published.store(Arc::new(snapshot));
+    }
+
+    /// Refuses every later commit; the first reason stands.
+    pub(crate) fn stop(&self, reason: impl Into<String>) {
+        if self.stopped.set(reason.into()).is_ok() {
+            tracing::debug!(reason = self.stopped.get(), "the store takes no more writes");
+        }
+    }
+
+    /// Refuses every later commit and ends every watch.
+    pub(crate) fn close(&self) {
+        self.stop("it was closed");
+        self.closed.store(true, Ordering::SeqCst);
+        self.publishing().topics.wake_all();
+    }
+
+    pub(crate) fn closed(&self) -> Option<String> {
+        let closed = self.closed.load(Ordering::SeqCst);
+        closed.then(|| self.stopped.get().cloned().unwrap_or_default())
+    }
+
+    pub(crate) fn health(&self) -> Result<(), String> {
+        self.stopped.get().map_or(Ok(()), |reason| Err(reason.clone()))
+    }
+
+    /// `health` as a commit reports it.
+    pub(crate) fn check_running(&self) -> Result<(), CommitError> {
+        self.health().map_err(|reason| CommitError::Stopped { reason })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn topic_count(&self) -> usize {
+        self.publishing().topics.len()
+    }
+
+    fn publishing(&self) -> MutexGuard<'_, Publishing> {
+        self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Publishing {
+    fn sweep(&mut self, oldest: Revision, at_least: Revision) {
+        if oldest > self.swept + at_least {
+            self.topics.forget(oldest);
+            self.swept = oldest;
+        }
+    }
+}
