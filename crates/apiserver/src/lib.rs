@@ -1,1 +1,183 @@
-//! Placeholder until its slice lands.
+//! The API server: every kind through one path, from a connection to the store and back.
+//!
+//! # Layout
+//!
+//! In the order in which a request walks it:
+//!
+//! - [`listener`]: TLS connections, HTTP/1.1 and HTTP/2; [`client`]: callers in this process, without a socket
+//! - [`chain`]: the order of all filters
+//! - [`request`], [`body`]: what is asked
+//! - [`authn`], [`authz`]: who asks, and whether they may
+//! - [`exchange`], [`verbs`], [`subresources`]: one file a verb
+//! - [`incoming`]: a body becomes an object of a kind
+//! - [`admission`]: what the cluster has to say about it
+//! - [`registry`]: any kind, created, changed and deleted
+//! - [`strategy`], [`resources`]: what is special about a kind
+//! - [`catalogue`], [`custom`]: what is served, built-in and custom
+//! - [`codec`]: objects as bytes; [`response`], [`table`], [`jsonpath`]: answers as clients like them
+//! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
+//! - [`follow`]: state derived from stored objects
+//! - [`pki`], [`bootstrap`]: what a new cluster starts with
+
+pub mod listener;
+pub mod client;
+pub mod chain;
+pub mod request;
+pub mod body;
+pub mod authn;
+pub mod authz;
+pub mod exchange;
+pub mod verbs;
+pub mod subresources;
+pub mod incoming;
+pub mod admission;
+pub mod registry;
+pub mod strategy;
+pub mod resources;
+pub mod catalogue;
+pub mod custom;
+pub mod codec;
+pub mod response;
+pub mod table;
+pub mod jsonpath;
+pub mod serve;
+pub mod follow;
+pub mod pki;
+pub mod bootstrap;
+
+use admission::Admission;
+use arc_swap::ArcSwap;
+use authn::Tokens;
+use authz::Authorizer;
+use catalogue::Catalogue;
+use custom::CustomResources;
+use pintle_meta::{Clock, Random};
+use pintle_store::Store;
+use registry::Registry;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How often keys that expire are looked for.
+const EXPIRY_EVERY: Duration = Duration::from_secs(10);
+/// How often old history is dropped, and how much of it stays: watches may resume that long.
+const COMPACT_EVERY: Duration = Duration::from_secs(300);
+
+/// A server over a store. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiServer(Arc<Inner>);
+
+pub struct Inner {
+    pub registry: Registry,
+    pub tokens: Tokens,
+    pub authorizer: Authorizer,
+    pub custom: CustomResources,
+    pub metrics: serve::metrics::Metrics,
+    address: OnceLock<String>,
+    stop: watch::Sender<bool>,
+}
+
+impl Deref for ApiServer {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// What a server is made of.
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub clock: Clock,
+    pub random: Random,
+    /// The key that signs service account tokens, as two PEM texts.
+    pub token_key: pki::TokenKey,
+}
+
+impl ApiServer {
+    /// A server whose store has what a new cluster starts with.
+    pub async fn start(parts: Parts) -> Result<Self, StartError> {
+        let Parts { store, clock, random, token_key } = parts;
+        let server = ApiServer(Arc::new(Inner {
+            tokens: Tokens::new(store.clone(), clock.clone(), &token_key.private_pem, &token_key.public_pem)?,
+            authorizer: Authorizer::new(store.clone()),
+            custom: CustomResources::new(store.clone()),
+            registry: Registry {
+                store,
+                clock,
+                random,
+                catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
+                admission: Admission,
+            },
+            metrics: serve::metrics::Metrics::default(),
+            address: OnceLock::new(),
+            stop: watch::Sender::new(false),
+        }));
+        bootstrap::bootstrap(&server).await.map_err(|status| StartError::Bootstrap(status.message))?;
+        Ok(server)
+    }
+
+    /// The server's own loops: expiry, compaction, definitions. Ends when the server stops.
+    pub async fn run(&self) {
+        tokio::join!(custom::run(self.clone()), self.expire(), self.compact());
+    }
+
+    async fn expire(&self) {
+        while self.pause(EXPIRY_EVERY).await {
+            if let Err(error) = self.registry.store.expire(self.registry.clock.now_millis()).await {
+                tracing::warn!(%error, "expired keys could not be removed");
+            }
+        }
+    }
+
+    async fn compact(&self) {
+        let mut keep_after = self.registry.store.revision();
+        while self.pause(COMPACT_EVERY).await {
+            self.registry.store.compact(keep_after);
+            keep_after = self.registry.store.revision();
+        }
+    }
+
+    /// Waits; false when the server stops.
+    async fn pause(&self, duration: Duration) -> bool {
+        tokio::select! {
+            () = self.stopping() => false,
+            () = tokio::time::sleep(duration) => true,
+        }
+    }
+
+    /// Ends watches, connections and the server's loops.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Returns when the server stops.
+    pub async fn stopping(&self) {
+        let mut stop = self.stop.subscribe();
+        // The sender lives as long as the server: this cannot fail while it is used.
+        let _ = stop.wait_for(|stopped| *stopped).await;
+    }
+
+    /// Where clients reach it, for discovery.
+    pub fn set_address(&self, address: String) {
+        let _ = self.address.set(address);
+    }
+
+    pub fn address(&self) -> &str {
+        self.address.get().map(String::as_str).unwrap_or_default()
+    }
+}
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Key(#[from] authn::token::KeyError),
+    #[error("the first objects of the cluster cannot be written: {0}")]
+    Bootstrap(String),
+}

@@ -1,1 +1,30 @@
-//! Placeholder until its slice lands.
+//! What runs containers, behind one trait shaped like CRI.
+//!
+//! The node agent knows [`Runtime`] and nothing else. *simulated* runs Pods by script, in virtual time if wanted; *cri*
+//! (containerd, CRI-O) and *native* (OCI, in process) take the same place later.
+//!
+//! # Layout
+//!
+//! - [`runtime`]: the trait
+//! - [`sandbox`]: what a Pod's containers share, and whose it is
+//! - [`container`]: one run of one container: its configuration, its state, its end
+//! - [`image`]: images by name and by digest
+//! - [`error`]: what can go wrong
+//! - [`simulated`]: the back end that follows a script in the Pod's annotations
+
+pub mod runtime;
+
+pub mod container;
+pub mod image;
+pub mod sandbox;
+
+pub mod error;
+
+pub mod simulated;
+
+pub use container::{Container, ContainerConfig, ContainerId, State};
+pub use error::Error;
+pub use image::{Image, PullRequest};
+pub use runtime::{Execution, ProbeKind, Runtime, Version};
+pub use sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId, SandboxState};
+pub use simulated::Simulated;

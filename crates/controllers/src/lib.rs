@@ -1,1 +1,34 @@
-//! Placeholder until its slice lands.
+//! The built-in control loops. Each knows the API server and nothing else.
+//!
+//! # Layout
+//!
+//! - [`roster`]: lists every loop, and starts, stops and crashes them by name
+//! - `deployment`, `replicaset`: Pods from templates, rolled out
+//! - `garbage`: what goes when its owner goes
+//! - `namespace`: what goes when its namespace goes
+//! - `serviceaccount`, `rootca`: what every namespace has
+//! - `endpointslice`: which Pods stand behind a Service
+//! - `nodelifecycle`: what becomes of a node that falls silent, and of its Pods
+//! - `claims`, `pods`: what several loops do: adopt, release, and ask about Pods
+//!
+//! A loop's folder has the same files as its siblings': `mod.rs` says what it watches, `plan.rs` decides without I/O,
+//! `apply.rs` does what was decided, `tests.rs` says what a user would lose.
+
+pub mod roster;
+
+mod deployment;
+mod replicaset;
+
+mod garbage;
+
+mod namespace;
+
+mod rootca;
+mod serviceaccount;
+
+mod endpointslice;
+
+mod claims;
+mod pods;
+
+pub use roster::{Loop, Options, Running, roster, start};

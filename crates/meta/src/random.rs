@@ -19,7 +19,7 @@ impl Random {
     }
 
     /// Seeded by the operating system.
-    #[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the one place that asks for a seed")]
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks for a seed")]
     pub fn system() -> Self {
         Random::seeded(std::collections::hash_map::RandomState::new().build_hasher().finish())
     }

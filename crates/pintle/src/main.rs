@@ -1,2 +1,40 @@
-//! Placeholder until its slice lands.
-fn main() {}
+//! Pintle: Kubernetes' control plane, node agent and controller framework as one program.
+
+mod kubeconfig;
+mod up;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Kubernetes' control plane, node agent and controller framework as one program.
+#[derive(Parser)]
+#[command(name = "pintle", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a cluster: API server, control loops, scheduler and simulated nodes.
+    Up(up::Flags),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PINTLE_LOG").unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let result = match arguments.command {
+        Command::Up(flags) => up::run(flags),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("pintle: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}

@@ -30,10 +30,11 @@ impl Context {
     }
 
     /// The same context for one loop: its client signs requests with the loop's name, which becomes the field manager
-    /// of its writes, and its shutdown is its own, so that it can be stopped and started alone.
+    /// of its writes, and its shutdown is a child, so that it can be stopped and started alone.
     pub fn named(&self, name: &str) -> (Trigger, Context) {
-        let (trigger, own) = Shutdown::new();
-        let context = Context { name: name.to_owned(), client: signed(&self.client, name), shutdown: own, ..self.clone() };
+        let (trigger, own) = self.shutdown.child();
+        let context =
+            Context { name: name.to_owned(), client: signed(&self.client, name), shutdown: own, ..self.clone() };
         (trigger, context)
     }
 

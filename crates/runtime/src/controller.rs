@@ -19,11 +19,14 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{ApiError, Error};
 use crate::informer::{Change, Informer, Registration};
 use crate::key::Key;
 use crate::queue::Queue;
 use crate::shutdown::Shutdown;
+
+/// How long work in hand may go on after the shutdown.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// What to do with a key after a reconcile that went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,6 +108,12 @@ impl Controller {
         self
     }
 
+    /// Nothing is worked on before this has come to pass.
+    pub fn after(mut self, event: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.informers_synced.push(event.boxed());
+        self
+    }
+
     /// The loop's queue, for handlers that know more than a key.
     pub fn queue(&self) -> Queue<Key> {
         self.queue.clone()
@@ -113,32 +122,23 @@ impl Controller {
     /// Works until the context's shutdown fires; what is in hand then is finished.
     pub async fn run(self, reconciler: impl Reconciler) {
         let Controller { name, workers, queue, informers_synced, registrations, shutdown } = self;
-        let run = async {
-            futures::future::join_all(informers_synced).await;
-            tracing::info!(controller = %name, workers, "informers synced; working");
-            let reconciler = Arc::new(reconciler);
-            let mut tasks = JoinSet::new();
-            for _ in 0..workers {
-                tasks.spawn(work(name.clone(), queue.clone(), reconciler.clone()));
-            }
-            while tasks.join_next().await.is_some() {}
-        };
-        let stop = async {
-            shutdown.fired().await;
-            queue.shut_down();
-        };
-        let mut run = std::pin::pin!(run);
         tokio::select! {
-            () = &mut run => {}
-            () = stop => {
-                // Workers may finish what they hold; a loop that never synced has nothing to finish.
-                if tokio::time::timeout(Duration::from_secs(10), run).await.is_err() {
-                    tracing::warn!(controller = %name, "work in hand did not finish in 10 s; dropped");
-                }
-            }
+            _ = futures::future::join_all(informers_synced) => {}
+            () = shutdown.fired() => return,
         }
+        tracing::info!(controller = %name, workers, "informers synced; working");
+        let reconciler = Arc::new(reconciler);
+        let mut tasks = JoinSet::new();
+        for _ in 0..workers {
+            tasks.spawn(work(name.clone(), queue.clone(), reconciler.clone()));
+        }
+        shutdown.fired().await;
         queue.shut_down();
         drop(registrations);
+        let finish = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, finish).await.is_err() {
+            tracing::warn!(controller = %name, "work in hand did not finish in time; dropped");
+        }
     }
 }
 
@@ -154,7 +154,11 @@ async fn work(name: String, queue: Queue<Key>, reconciler: Arc<impl Reconciler>)
             }
             Err(error) => {
                 let failures = queue.failures(&key) + 1;
-                span.in_scope(|| tracing::warn!(%error, failures, "reconcile failed; trying again"));
+                span.in_scope(|| match &error {
+                    // Someone else wrote first, or the cache is behind: everyday, and cured by looking again.
+                    Error::Api(refused) if refused.is_conflict() => tracing::debug!(%error, failures, "conflict"),
+                    _ => tracing::warn!(%error, failures, "reconcile failed; trying again"),
+                });
                 queue.add_rate_limited(key.clone());
             }
         }
@@ -172,4 +176,55 @@ async fn attempt(reconciler: &impl Reconciler, key: &Key) -> Result<Action, Erro
 fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::reflector::Delta;
+    use crate::testing::scripted;
+    use crate::{Clock, Random};
+
+    struct Stumbling(Mutex<u32>, tokio::sync::mpsc::Sender<String>);
+
+    impl Reconciler for Stumbling {
+        async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+            let attempt = {
+                let mut attempts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                *attempts += 1;
+                *attempts
+            };
+            match attempt {
+                1 => panic!("stumbled"),
+                2 => Err(Error::Invalid("not yet".into())),
+                _ => {
+                    self.1.send(key.to_string()).await.unwrap();
+                    Ok(Action::done())
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_and_an_error_cost_a_retry_and_a_shutdown_ends_the_loop() {
+        let client = scripted(|_, _, _| (404, serde_json::json!({"code": 404, "message": "", "reason": "NotFound"})));
+        let (trigger, shutdown) = Shutdown::new();
+        let context =
+            Context::new(client, Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH), Random::seeded(1), shutdown);
+        let maps = Informer::<ConfigMap>::detached();
+        let (sender, mut done) = tokio::sync::mpsc::channel(1);
+        let controller = Controller::new("stumbling", &context).watch(&maps, |change| vec![change.key()]);
+        let running = tokio::spawn(controller.run(Stumbling(Mutex::new(0), sender)));
+        tokio::task::yield_now().await;
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("a".into());
+        maps.take(Delta::Replaced(vec![map]));
+        assert_eq!(done.recv().await.as_deref(), Some("a"));
+        trigger.fire();
+        running.await.unwrap();
+    }
 }

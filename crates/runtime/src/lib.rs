@@ -1,1 +1,83 @@
-//! Placeholder until its slice lands.
+//! The framework for people who write controllers, against any Kubernetes.
+//!
+//! A loop watches kinds through shared informers, turns changes into keys, and reconciles one key at a time:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
+//! use pintle_runtime::{Action, Context, Controller, Error, Informer, Key, Reconciler, owner};
+//!
+//! struct CountPods { pods: Informer<Pod> }
+//!
+//! impl Reconciler for CountPods {
+//!     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+//!         tracing::info!(%key, pods = self.pods.in_namespace(&key.namespace).len());
+//!         Ok(Action::requeue_after(Duration::from_secs(60)))
+//!     }
+//! }
+//!
+//! async fn run(context: Context) {
+//!     let (sets, pods) = (context.informers.of::<ReplicaSet>(), context.informers.of::<Pod>());
+//!     Controller::new("count-pods", &context)
+//!         .workers(2)
+//!         .watch(&sets, |change| vec![change.key()])
+//!         .watch(&pods, |change| owner::controller_key::<ReplicaSet>(&change.object().metadata).into_iter().collect())
+//!         .run(CountPods { pods })
+//!         .await;
+//! }
+//! ```
+//!
+//! # Layout
+//!
+//! In the order in which a change walks them:
+//!
+//! - [`context`]: what a loop is given: client, clock, chance, informers, recorder, shutdown
+//! - [`shutdown`]: how a loop is told to stop
+//! - [`reflector`]: lists and watches one kind, for ever
+//! - [`informer`]: store, indexes and handlers over one reflector; one watch a kind
+//! - [`key`]: the identity that queues carry
+//! - [`backoff`], [`queue`]: keys that wait to be worked on
+//! - [`controller`]: workers that reconcile keys
+//! - [`error`]: what can go wrong in a reconcile
+//! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`write`], [`discovery`]: what reconcilers are made of
+//! - [`events`]: what people read afterwards
+
+pub mod context;
+pub mod shutdown;
+
+pub mod reflector;
+
+pub mod informer;
+
+pub mod key;
+
+pub mod backoff;
+pub mod queue;
+
+pub mod controller;
+pub mod error;
+
+pub mod batch;
+pub mod conditions;
+pub mod discovery;
+pub mod expectations;
+pub mod owner;
+pub mod write;
+
+pub mod events;
+
+#[cfg(test)]
+mod testing;
+
+pub use backoff::Backoff;
+pub use context::Context;
+pub use controller::{Action, Controller, Reconciler};
+pub use error::{ApiError, Error};
+pub use events::Recorder;
+pub use expectations::Expectations;
+pub use informer::{Change, Informer, Informers, Registration};
+pub use key::Key;
+pub use pintle_meta::{Clock, Random};
+pub use queue::Queue;
+pub use reflector::Selection;
+pub use shutdown::{Shutdown, Trigger};

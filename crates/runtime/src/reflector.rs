@@ -41,6 +41,14 @@ impl Selection {
     pub fn fields(selector: impl Into<String>) -> Self {
         Selection { fields: selector.into(), ..Selection::default() }
     }
+
+    fn label_selector(&self) -> Option<String> {
+        Some(self.labels.clone()).filter(|selector| !selector.is_empty())
+    }
+
+    fn field_selector(&self) -> Option<String> {
+        Some(self.fields.clone()).filter(|selector| !selector.is_empty())
+    }
 }
 
 /// A change as the server tells it.
@@ -81,8 +89,8 @@ where
     K: Clone + DeserializeOwned + Debug,
 {
     let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
-    params.label_selector = Some(selection.labels.clone()).filter(|selector| !selector.is_empty());
-    params.field_selector = Some(selection.fields.clone()).filter(|selector| !selector.is_empty());
+    params.label_selector = selection.label_selector();
+    params.field_selector = selection.field_selector();
     let mut objects = Vec::new();
     loop {
         let page = api.list(&params).await?;
@@ -107,11 +115,13 @@ async fn watch<K>(
     let url = api.resource_url();
     let mut failures = 0;
     loop {
-        let mut params = WatchParams::default();
-        params.label_selector = Some(selection.labels.clone()).filter(|selector| !selector.is_empty());
-        params.field_selector = Some(selection.fields.clone()).filter(|selector| !selector.is_empty());
-        // Spread, so that watches opened together do not end together; below the client's 295 s read limit.
-        params.timeout = Some(240 + u32::try_from(random.below(50)).unwrap_or(0));
+        let params = WatchParams {
+            label_selector: selection.label_selector(),
+            field_selector: selection.field_selector(),
+            // Spread, so that watches opened together do not end together; below the client's 295 s read limit.
+            timeout: Some(240 + u32::try_from(random.below(50)).unwrap_or(0)),
+            ..WatchParams::default()
+        };
         match watch_once(api, &params, &mut version, sink).await {
             Ended::Gone => return,
             Ended::Quietly { useful: true } => failures = 0,

@@ -108,6 +108,11 @@ impl Splice {
         Self { bytes: bytes.into(), hole_at: None }
     }
 
+    /// The bytes without the revision, and where it goes: how an object looks before it is committed.
+    pub fn parts(&self) -> (&[u8], Option<usize>) {
+        (&self.bytes, self.hole_at)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

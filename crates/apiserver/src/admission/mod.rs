@@ -1,0 +1,67 @@
+//! What the cluster has to say about a write before it is checked: one place that lists all admission, in order.
+
+mod namespaces;
+mod pods;
+mod volumes;
+
+use crate::registry::{Registry, Write};
+use pintle_meta::Status;
+use serde_json::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+#[derive(Default)]
+pub struct Admission;
+
+impl Admission {
+    /// May change the object, in this order.
+    pub async fn admit(
+        &self,
+        registry: &Registry,
+        write: &Write<'_>,
+        operation: Operation,
+        object: &mut Value,
+        _old: Option<&Value>,
+        _warnings: &mut [String],
+    ) -> Result<(), Status> {
+        if operation == Operation::Create {
+            namespaces::must_be_active(registry, write).await?;
+        }
+        if write.subresource.is_empty() && operation == Operation::Create {
+            match (write.resource.group.as_str(), write.resource.name.as_str()) {
+                ("", "pods") => pods::admit(registry, write, object).await?,
+                ("", "persistentvolumeclaims") => volumes::default_class(registry, object).await,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// May refuse the object, after everything has changed that changes.
+    pub async fn validate(
+        &self,
+        registry: &Registry,
+        write: &Write<'_>,
+        operation: Operation,
+        object: &Value,
+        _old: Option<&Value>,
+    ) -> Result<(), Status> {
+        if operation == Operation::Delete {
+            namespaces::protect(write, object)?;
+        }
+        let _ = registry;
+        Ok(())
+    }
+}
+
+pub(crate) fn forbidden(write: &Write<'_>, name: &str, why: &str) -> Status {
+    let resource = pintle_meta::names::qualified_resource(&write.resource.group, &write.resource.name);
+    let message = format!("{resource} {name:?} is forbidden: {why}");
+    Status::new(403, "Forbidden", message)
+        .with_details(pintle_meta::status::about(name, &write.resource.group, &write.resource.name))
+}

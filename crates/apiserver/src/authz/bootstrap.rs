@@ -1,0 +1,97 @@
+//! The roles and bindings that every cluster starts with, from a table of ours.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Who has which role from the start: (binding, role, kind of subject, subject).
+const BINDINGS: &[(&str, &str, &str, &[&str])] = &[
+    ("cluster-admin", "cluster-admin", "Group", &["system:masters"]),
+    ("system:monitoring", "system:monitoring", "Group", &["system:monitoring"]),
+    ("system:discovery", "system:discovery", "Group", &["system:authenticated"]),
+    ("system:basic-user", "system:basic-user", "Group", &["system:authenticated"]),
+    (
+        "system:public-info-viewer",
+        "system:public-info-viewer",
+        "Group",
+        &["system:authenticated", "system:unauthenticated"],
+    ),
+    ("system:kube-scheduler", "system:kube-scheduler", "User", &["system:kube-scheduler"]),
+    ("system:kube-controller-manager", "system:kube-controller-manager", "User", &["system:kube-controller-manager"]),
+    ("system:node", "system:node", "Group", &["system:nodes"]),
+    (
+        "system:service-account-issuer-discovery",
+        "system:service-account-issuer-discovery",
+        "Group",
+        &["system:serviceaccounts"],
+    ),
+];
+
+/// Roles whose rules are those of the roles with a label: (role, label).
+const AGGREGATED: &[(&str, &str)] = &[("admin", "aggregate-to-admin"), ("edit", "aggregate-to-edit"), ("view", "aggregate-to-view")];
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+pub fn cluster_roles() -> Vec<Value> {
+    let mut rules: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for line in include_str!("../../facts/roles.tsv").lines().filter(|l| !l.starts_with('#')) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [role, verbs, groups, what] = columns[..] else { continue };
+        let words = |text: &str| text.split(',').map(|w| if w == "-" { "" } else { w }.to_owned()).collect::<Vec<_>>();
+        let rule = if what.starts_with('/') {
+            let paths = if what == "/*" { vec!["*".to_owned()] } else { words(what) };
+            json!({"verbs": words(verbs), "nonResourceURLs": paths})
+        } else {
+            json!({"verbs": words(verbs), "apiGroups": words(groups), "resources": words(what)})
+        };
+        rules.entry(role).or_default().push(rule);
+    }
+    let plain = rules.into_iter().map(|(name, rules)| {
+        let mut role = named("ClusterRole", name);
+        if let Some(end) = name.strip_prefix("system:aggregate-to-") {
+            role["metadata"]["labels"][format!("{GROUP}/aggregate-to-{end}")] = "true".into();
+        }
+        role["rules"] = rules.into();
+        role
+    });
+    let aggregated = AGGREGATED.iter().map(|(name, label)| {
+        let mut role = named("ClusterRole", name);
+        let next = match *name {
+            "edit" => Some("aggregate-to-admin"),
+            "view" => Some("aggregate-to-edit"),
+            _ => None,
+        };
+        if let Some(next) = next {
+            role["metadata"]["labels"][format!("{GROUP}/{next}")] = "true".into();
+        }
+        // Written out as well, so that what is shown is what counts.
+        role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {format!("{GROUP}/{label}"): "true"}}]});
+        role["rules"] = Value::Array(Vec::new());
+        role
+    });
+    plain.chain(aggregated).collect()
+}
+
+pub fn cluster_role_bindings() -> Vec<Value> {
+    BINDINGS
+        .iter()
+        .map(|(name, role, kind, subjects)| {
+            let mut binding = named("ClusterRoleBinding", name);
+            binding["roleRef"] = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": role});
+            let subjects: Vec<Value> =
+                subjects.iter().map(|s| json!({"apiGroup": GROUP, "kind": kind, "name": s})).collect();
+            binding["subjects"] = subjects.into();
+            binding
+        })
+        .collect()
+}
+
+fn named(kind: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+            "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+        },
+    })
+}

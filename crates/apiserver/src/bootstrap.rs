@@ -1,0 +1,65 @@
+//! What a new cluster starts with: namespaces, roles, priority classes, the server's own Service.
+
+use crate::ApiServer;
+use crate::authn::User;
+use crate::authz::bootstrap as roles;
+use crate::catalogue::Resource;
+use crate::codec;
+use crate::registry::Write;
+use pintle_meta::{Status, object};
+use pintle_store::{Expect, Op, Txn};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// Writes what is missing, all at once. What is there is left as it is.
+pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
+    let mut txn = Txn::default();
+    for object in first_objects() {
+        add(server, &mut txn, object).await?;
+    }
+    if txn.ops.is_empty() {
+        return Ok(());
+    }
+    server.registry.store.commit(txn).await.map_err(|error| Status::internal(error.to_string()))?;
+    Ok(())
+}
+
+fn first_objects() -> Vec<Value> {
+    let mut objects: Vec<Value> = NAMESPACES
+        .iter()
+        .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+        .collect();
+    objects.extend(roles::cluster_roles());
+    objects.extend(roles::cluster_role_bindings());
+    for (name, value, about) in [
+        ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+        ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+    ] {
+        objects.push(json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+            "value": value, "description": about, "preemptionPolicy": "PreemptLowerPriority"}));
+    }
+    objects
+}
+
+async fn add(server: &ApiServer, txn: &mut Txn, mut value: Value) -> Result<(), Status> {
+    let registry = &server.registry;
+    let catalogue = registry.catalogue.load_full();
+    let api_version = object::text(&value, &["apiVersion"]).to_owned();
+    let (group, version) = pintle_meta::names::split_api_version(&api_version);
+    let kind = object::kind(&value).to_owned();
+    let found: Option<&Arc<Resource>> = catalogue.of_group_version(group, version).find(|r| r.kind == kind);
+    let Some(resource) = found else { return Err(Status::internal(format!("{kind} is not served"))) };
+    let key: Arc<str> = resource.key(object::namespace(&value), object::name(&value)).into();
+    if registry.store.get(&key).await.map_err(crate::registry::read_error)?.is_some() {
+        return Ok(());
+    }
+    let user = User::internal("system:apiserver");
+    let write = Write { resource, namespace: "", subresource: "", user: &user, manager: "apiserver", dry_run: false };
+    resource.strategy.default(&mut value);
+    registry.dress_new(&write, &mut value);
+    txn.checks.push((key.clone(), Expect::Absent));
+    txn.ops.push(Op::Put { key, value: codec::encode(&value), expires_at: None });
+    Ok(())
+}

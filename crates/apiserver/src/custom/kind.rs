@@ -1,0 +1,123 @@
+//! A custom kind's strategy: its schema fills in and refuses, its definition says which columns to print.
+
+use crate::jsonpath::JsonPath;
+use crate::strategy::{AGE, ColumnDefinition, NAME, ScalePaths, Strategy};
+use crate::table;
+use jiff::Timestamp;
+use pintle_meta::{field, object};
+use pintle_schema::{Schema, default, validate};
+use serde_json::Value;
+
+pub struct CustomKind {
+    schema: Schema,
+    columns: Vec<(ColumnDefinition, Option<JsonPath>)>,
+    scale: Option<ScalePaths>,
+    open_api: Value,
+}
+
+impl CustomKind {
+    pub fn new(version: &Value, schema: Schema) -> Self {
+        let declared = object::list(version, &["additionalPrinterColumns"]);
+        let mut columns = vec![(ColumnDefinition::from(&NAME), JsonPath::parse(".metadata.name"))];
+        columns.extend(declared.iter().map(|c| {
+            let text = |key: &str| object::text(c, &[key]).to_owned();
+            let definition = ColumnDefinition {
+                name: text("name"),
+                kind: text("type"),
+                format: text("format"),
+                priority: object::integer(c, &["priority"]).unwrap_or(0),
+                about: match text("description") {
+                    given if given.is_empty() => format!("Custom resource definition column (in JSONPath format): {}", text("jsonPath")),
+                    given => given,
+                },
+            };
+            (definition, JsonPath::parse(&text("jsonPath")))
+        }));
+        if declared.is_empty() {
+            columns.push((ColumnDefinition { kind: "date".into(), ..ColumnDefinition::from(&AGE) }, JsonPath::parse(".metadata.creationTimestamp")));
+        }
+        let scale = object::at(version, &["subresources", "scale"]).map(|scale| {
+            let path = |key: &str| object::text(scale, &[key]).trim_start_matches('.').to_owned();
+            ScalePaths {
+                replicas: path("specReplicasPath"),
+                status_replicas: path("statusReplicasPath"),
+                selector: Some(path("labelSelectorPath")).filter(|p| !p.is_empty()),
+            }
+        });
+        let open_api = object::at(version, &["schema", "openAPIV3Schema"]).cloned().unwrap_or_default();
+        CustomKind { schema, columns, scale, open_api }
+    }
+}
+
+impl Strategy for CustomKind {
+    fn default(&self, value: &mut Value) {
+        default::default(&self.schema, value);
+    }
+
+    fn validate(&self, value: &Value, errors: &mut field::Errors) {
+        errors.extend(validate::validate(&self.schema, value));
+    }
+
+    fn validate_status(&self, value: &Value, _old: &Value, errors: &mut field::Errors) {
+        errors.extend(validate::validate(&self.schema, value));
+    }
+
+    fn counts_generations(&self) -> bool {
+        true
+    }
+
+    fn updates_unconditionally(&self) -> bool {
+        false
+    }
+
+    fn columns(&self) -> Vec<ColumnDefinition> {
+        self.columns.iter().map(|(definition, _)| definition.clone()).collect()
+    }
+
+    fn cells(&self, value: &Value, now: Timestamp) -> Vec<Value> {
+        self.columns
+            .iter()
+            .map(|(column, path)| {
+                let found = path.as_ref().map(|p| p.find(value)).unwrap_or_default();
+                cell(column, &found, now)
+            })
+            .collect()
+    }
+
+    fn scale(&self) -> Option<ScalePaths> {
+        self.scale.clone()
+    }
+
+    fn open_api(&self) -> Option<Value> {
+        let mut schema = self.open_api.clone();
+        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            for key in ["apiVersion", "kind"] {
+                properties.insert(key.into(), serde_json::json!({"type": "string"}));
+            }
+            properties.insert("metadata".into(), serde_json::json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}));
+        }
+        Some(schema)
+    }
+}
+
+/// What a path found, in the form of the column's type; null where it does not fit.
+fn cell(column: &ColumnDefinition, found: &[&Value], now: Timestamp) -> Value {
+    let Some(first) = found.first() else { return Value::Null };
+    match column.kind.as_str() {
+        "date" => first.as_str().map_or(Value::Null, |text| match text.parse::<Timestamp>() {
+            Ok(_) => table::age(text, now).into(),
+            Err(_) => "<invalid>".into(),
+        }),
+        "integer" => first.as_i64().map_or(Value::Null, Value::from),
+        "number" => first.as_f64().map_or(Value::Null, Value::from),
+        "boolean" => first.as_bool().map_or(Value::Null, Value::from),
+        _ if found.len() == 1 => match first {
+            Value::String(text) => text.clone().into(),
+            other => other.to_string().into(),
+        },
+        _ => {
+            let all: Vec<String> = found.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect();
+            all.join(" ").into()
+        }
+    }
+}

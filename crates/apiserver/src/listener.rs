@@ -1,0 +1,96 @@
+//! TLS connections: accepted, upgraded to HTTP/1.1 or HTTP/2, handed to the chain, and ended in peace.
+
+use crate::ApiServer;
+use crate::body::{Body, LIMIT};
+use crate::request::{Peer, Request};
+use crate::response;
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use pintle_meta::Status;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+const HANDSHAKE: Duration = Duration::from_secs(10);
+const HEADERS: Duration = Duration::from_secs(30);
+/// How long requests under way may take once the server stops.
+const GRACE: Duration = Duration::from_secs(5);
+/// Streams of one HTTP/2 connection; client-go opens one a watch.
+const STREAMS: u32 = 1000;
+
+/// Serves until the server stops.
+pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
+    let acceptor = TlsAcceptor::from(tls);
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            () = server.stopping() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let watcher = graceful.watcher();
+                tokio::spawn(connection(server.clone(), acceptor.clone(), stream, watcher));
+            }
+            Err(error) => {
+                // Out of file descriptors, most likely: others will close theirs.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some connections did not end in time");
+    }
+}
+
+async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
+    // Answers are small and written whole.
+    let _ = stream.set_nodelay(true);
+    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => return tracing::debug!("a TLS handshake took too long"),
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let peer = certificate.map_or(Peer::Unknown, |der| Peer::Certificate(der.to_vec()));
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(answer(server, peer, request).await) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(Some(Duration::from_secs(30)));
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(connection.into_owned()).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+async fn answer(server: ApiServer, peer: Peer, request: http::Request<Incoming>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(status) => return response::failure(&status),
+    };
+    server.handle(Request { method: head.method, uri: head.uri, headers: head.headers, body, peer }).await
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Status> {
+    match Limited::new(body, LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Status::too_large(format!("Request entity too large: limit is {LIMIT}")))
+        }
+        Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
+    }
+}

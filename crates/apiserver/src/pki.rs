@@ -1,0 +1,169 @@
+//! The cluster's own certificate authority: made at the first start, kept with 0600, signs the server's and the
+//! administrator's certificates at every start.
+
+use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType, date_time_ymd,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use std::fs;
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const AUTHORITY_YEARS: i16 = 10;
+const CLIENT_YEARS: i16 = 1;
+
+/// The authority and the key that signs tokens.
+pub struct Pki {
+    pub ca_pem: String,
+    ca_key_pem: String,
+    pub token_key: TokenKey,
+}
+
+/// The two halves of a key as PEM.
+#[derive(Clone)]
+pub struct TokenKey {
+    pub private_pem: String,
+    pub public_pem: String,
+}
+
+/// A certificate and its key as PEM.
+pub struct Identity {
+    pub certificate_pem: String,
+    pub key_pem: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("certificates cannot be made: {0}; if files in the pki directory were changed by hand, restore them or remove the directory to get a new authority")]
+    Certificate(#[from] rcgen::Error),
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("TLS cannot be set up: {0}")]
+    Setup(String),
+}
+
+impl TokenKey {
+    pub fn generate() -> Result<Self, PkiError> {
+        let key = KeyPair::generate()?;
+        Ok(TokenKey { private_pem: key.serialize_pem(), public_pem: key.public_key_pem() })
+    }
+
+    fn from_private(private_pem: String) -> Result<Self, PkiError> {
+        let public_pem = KeyPair::from_pem(&private_pem)?.public_key_pem();
+        Ok(TokenKey { private_pem, public_pem })
+    }
+}
+
+impl Pki {
+    /// An authority that lives only in memory.
+    pub fn generate(now: Timestamp) -> Result<Self, PkiError> {
+        let key = KeyPair::generate()?;
+        let mut params = valid_for(CertificateParams::default(), now, AUTHORITY_YEARS);
+        params.distinguished_name.push(DnType::CommonName, "pintle-ca");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let ca = params.self_signed(&key)?;
+        Ok(Pki { ca_pem: ca.pem(), ca_key_pem: key.serialize_pem(), token_key: TokenKey::generate()? })
+    }
+
+    /// The authority kept in a directory, made there if it is new.
+    pub fn open(directory: &Path, now: Timestamp) -> Result<Self, PkiError> {
+        let (ca, key, token) = (directory.join("ca.crt"), directory.join("ca.key"), directory.join("sa.key"));
+        if ca.exists() || key.exists() || token.exists() {
+            return Ok(Pki { ca_pem: read(&ca)?, ca_key_pem: read(&key)?, token_key: TokenKey::from_private(read(&token)?)? });
+        }
+        let pki = Pki::generate(now)?;
+        fs::create_dir_all(directory).map_err(|source| PkiError::File { path: directory.into(), source })?;
+        write_private(&key, &pki.ca_key_pem)?;
+        write_private(&token, &pki.token_key.private_pem)?;
+        write_private(&ca, &pki.ca_pem)?;
+        Ok(pki)
+    }
+
+    fn issuer(&self) -> Result<Issuer<'static, KeyPair>, PkiError> {
+        Ok(Issuer::from_ca_cert_pem(&self.ca_pem, KeyPair::from_pem(&self.ca_key_pem)?)?)
+    }
+
+    /// A client's certificate: `name` is the user, `group` its group.
+    pub fn client(&self, name: &str, group: &str, now: Timestamp) -> Result<Identity, PkiError> {
+        let mut params = valid_for(CertificateParams::default(), now, CLIENT_YEARS);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params)
+    }
+
+    fn server(&self, addresses: &[IpAddr], names: &[&str], now: Timestamp) -> Result<Identity, PkiError> {
+        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        let mut params = valid_for(CertificateParams::new(names)?, now, AUTHORITY_YEARS);
+        params.distinguished_name.push(DnType::CommonName, "pintle-apiserver");
+        params.subject_alt_names.extend(addresses.iter().map(|a| SanType::IpAddress(*a)));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params)
+    }
+
+    fn sign(&self, mut params: CertificateParams) -> Result<Identity, PkiError> {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer()?)?;
+        Ok(Identity { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    }
+
+    /// TLS for the listener: our certificate for these addresses, clients' certificates verified if they show one.
+    pub fn server_tls(&self, addresses: &[IpAddr], now: Timestamp) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+        let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+        let identity = self.server(addresses, &names, now)?;
+        let setup = |e: rustls::pki_types::pem::Error| PkiError::Setup(e.to_string());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).map_err(setup)?)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|e| PkiError::Setup(e.to_string()))?;
+        let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).map_err(setup)?];
+        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(setup)?;
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+fn valid_for(mut params: CertificateParams, now: Timestamp, years: i16) -> CertificateParams {
+    // A day of slack for clocks that are behind.
+    let start = now.to_zoned(TimeZone::UTC).date().saturating_sub(1.days());
+    let end = start.saturating_add(i64::from(years).years());
+    let day = |d: jiff::civil::Date| date_time_ymd(i32::from(d.year()), d.month() as u8, d.day() as u8);
+    params.not_before = day(start);
+    params.not_after = day(end);
+    params
+}
+
+fn read(path: &Path) -> Result<String, PkiError> {
+    fs::read_to_string(path).map_err(|source| PkiError::File { path: path.into(), source })
+}
+
+/// Writes a file that only its owner may read.
+pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
+    let failed = |source| PkiError::File { path: path.into(), source };
+    // A file of the same name may be readable by others: it is replaced, not reused.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+}

@@ -1,0 +1,252 @@
+//! Any kind, through one path: what happens between a decoded request and the store's commit.
+//!
+//! A write is a read, a change and a compare-and-set: when somebody else wrote in between, a change that does not
+//! name a resourceVersion is made again on the newer object; one that does is answered with a conflict.
+
+mod create;
+mod delete;
+mod metadata;
+mod update;
+
+pub use delete::DeleteOptions;
+pub use update::Change;
+
+use crate::admission::Admission;
+use crate::authn::User;
+use crate::catalogue::{Catalogue, Resource};
+use crate::codec;
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use pintle_meta::labels::{FieldSelector, Selector};
+use pintle_meta::names::join_api_version;
+use pintle_meta::{Clock, Random, Status, object};
+use pintle_schema::apply::{Manager, Operation};
+use pintle_store::{CommitError, Committed, Durability, Entry, ReadError, Store, Txn};
+use serde_json::Value;
+use std::sync::Arc;
+
+pub struct Registry {
+    pub store: Arc<dyn Store>,
+    pub clock: Clock,
+    pub random: Random,
+    pub catalogue: ArcSwap<Catalogue>,
+    pub admission: Admission,
+}
+
+/// The circumstances of a write.
+pub struct Write<'a> {
+    pub resource: &'a Arc<Resource>,
+    pub namespace: &'a str,
+    pub subresource: &'a str,
+    pub user: &'a User,
+    /// Who owns the fields that this write sets.
+    pub manager: &'a str,
+    pub dry_run: bool,
+}
+
+/// What a write left behind.
+pub enum Written {
+    Stored(Arc<Entry>),
+    /// A dry run's result, or the last state of what is gone.
+    Shown(Value),
+}
+
+impl Written {
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            Written::Stored(entry) => entry.value.clone(),
+            Written::Shown(value) => shown(&value),
+        }
+    }
+
+    pub fn to_value(&self) -> Value {
+        match self {
+            Written::Stored(entry) => codec::decode(&entry.value),
+            Written::Shown(value) => value.clone(),
+        }
+    }
+}
+
+/// What stands before the hole.
+const RESOURCE_VERSION: &str = "\"resourceVersion\":\"";
+
+/// A value in the same order of members as a stored object.
+pub fn shown(value: &Value) -> Bytes {
+    let splice = codec::encode(value);
+    let revision = object::resource_version(value);
+    let (bytes, hole) = splice.parts();
+    let mut bytes = bytes.to_vec();
+    match hole {
+        // An object that was never stored has no revision to show.
+        Some(hole) if revision.is_empty() => {
+            bytes.drain(hole - RESOURCE_VERSION.len()..(hole + 2).min(bytes.len()));
+        }
+        Some(hole) => {
+            bytes.splice(hole..hole, revision.bytes());
+        }
+        None => {}
+    }
+    bytes.into()
+}
+
+/// What selectors look at, taken out of an object's bytes once and kept beside them.
+pub struct Facets {
+    labels: Box<[(Box<str>, Box<str>)]>,
+    fields: Box<[(&'static str, Box<str>)]>,
+}
+
+impl Facets {
+    fn of(resource: &Resource, value: &Value) -> Self {
+        let labels = object::at(value, &["metadata", "labels"]).and_then(Value::as_object);
+        let strategy = &resource.strategy;
+        Facets {
+            labels: labels
+                .into_iter()
+                .flatten()
+                .map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or_default().into()))
+                .collect(),
+            fields: strategy
+                .selectable_fields()
+                .iter()
+                .map(|f| (*f, strategy.selectable_field(value, f).into()))
+                .collect(),
+        }
+    }
+
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(k, _)| **k == *key).map(|(_, v)| &**v)
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(k, _)| *k == name).map(|(_, v)| &**v)
+    }
+}
+
+/// The facets of an entry, computed at most once for each version of an object.
+pub fn facets<'a>(resource: &Resource, entry: &'a Entry) -> &'a Facets {
+    entry.derive(|entry| Facets::of(resource, &codec::decode(&entry.value)))
+}
+
+/// Does the entry match both selectors?
+pub fn selected(resource: &Resource, entry: &Entry, labels: &Selector, fields: &FieldSelector) -> bool {
+    if labels.is_everything() && fields.is_everything() {
+        return true;
+    }
+    let (namespace, name) = names_of(resource, &entry.key);
+    let known = |field: &str| match field {
+        "metadata.name" => Some(name),
+        "metadata.namespace" => Some(namespace),
+        _ => None,
+    };
+    // Names stand in the key: asking for them reads no bytes.
+    if !fields.terms.iter().all(|t| known(&t.field).is_none_or(|v| (v == t.value) == t.equal)) {
+        return false;
+    }
+    if labels.is_everything() && fields.terms.iter().all(|t| known(&t.field).is_some()) {
+        return true;
+    }
+    let facets = facets(resource, entry);
+    labels.matches(|key| facets.label(key)) && fields.matches(|field| known(field).or_else(|| facets.field(field)))
+}
+
+/// Namespace and name, as the key has them.
+pub fn names_of<'a>(resource: &Resource, key: &'a str) -> (&'a str, &'a str) {
+    let rest = key.strip_prefix(resource.prefix.as_str()).unwrap_or(key);
+    if resource.namespaced { rest.split_once('/').unwrap_or(("", rest)) } else { ("", rest) }
+}
+
+impl Registry {
+    /// The resource in whose version objects of `resource` are stored.
+    pub fn stored_resource(&self, resource: &Arc<Resource>) -> Arc<Resource> {
+        if resource.api_version() == resource.stored_api_version {
+            return resource.clone();
+        }
+        let (group, version) = pintle_meta::names::split_api_version(&resource.stored_api_version);
+        self.catalogue.load().get(group, version, &resource.name).unwrap_or(resource).clone()
+    }
+
+    pub async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Arc<Entry>, Status> {
+        let found = self.store.get(&resource.key(namespace, name)).await.map_err(read_error)?;
+        found.ok_or_else(|| Status::not_found(&resource.group, &resource.name, name))
+    }
+
+    /// The bytes of an entry in the version that was asked for: as they are, unless versions differ.
+    pub fn bytes_in(&self, resource: &Resource, entry: &Entry) -> Bytes {
+        if resource.api_version() == resource.stored_api_version {
+            return entry.value.clone();
+        }
+        shown(&self.value_in(resource, codec::decode(&entry.value)))
+    }
+
+    /// A stored value in the version that was asked for.
+    pub fn value_in(&self, resource: &Resource, mut value: Value) -> Value {
+        if resource.api_version() != resource.stored_api_version {
+            resource.strategy.from_stored(&mut value);
+            value["apiVersion"] = resource.api_version().into();
+        }
+        value
+    }
+
+    /// An incoming value in the version that is stored.
+    pub fn to_stored(&self, resource: &Resource, value: &mut Value) {
+        if resource.api_version() != resource.stored_api_version {
+            resource.strategy.to_stored(value);
+            value["apiVersion"] = resource.stored_api_version.clone().into();
+        }
+    }
+
+    async fn commit(&self, resource: &Resource, mut txn: Txn) -> Result<Committed, CommitError> {
+        if resource.strategy.is_ephemeral() {
+            txn.durability = Durability::Relaxed;
+        }
+        self.store.commit(txn).await
+    }
+
+    /// When an object written now expires, in the store's form.
+    fn expiry(&self, resource: &Resource, value: &Value) -> Option<i64> {
+        resource.strategy.time_to_live(value).map(|seconds| self.clock.now_millis() + seconds * 1000)
+    }
+}
+
+impl Write<'_> {
+    fn manager<'a>(&'a self, api_version: &'a str, time: &'a str, operation: Operation) -> Manager<'a> {
+        Manager { name: self.manager, operation, api_version, subresource: self.subresource, time }
+    }
+
+    /// Fields that this way of writing does not set, so that nobody comes to own them through it.
+    pub fn reset_fields(&self) -> &'static [&'static [&'static str]] {
+        match self.subresource {
+            "status" => &[&["spec"]],
+            "" if self.resource.has_status() => &[&["status"]],
+            _ => &[],
+        }
+    }
+
+    fn api_version(&self) -> String {
+        join_api_version(&self.resource.group, &self.resource.version)
+    }
+}
+
+pub fn read_error(error: ReadError) -> Status {
+    match error {
+        ReadError::Compacted { .. } => Status::gone(
+            "The provided continue parameter is too old to display a consistent list result. Start a new list without the continue parameter.",
+        ),
+        ReadError::Future { current } => too_large(0, current),
+        other => Status::unavailable(other.to_string()),
+    }
+}
+
+/// A revision that has not happened yet.
+pub fn too_large(asked: u64, current: u64) -> Status {
+    let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+    let mut status = Status::new(504, "Timeout", message).with_details(
+        serde_json::json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}),
+    );
+    status.retry_after = Some(1);
+    status
+}
+
+fn commit_error(error: CommitError) -> Status {
+    Status::unavailable(error.to_string())
+}

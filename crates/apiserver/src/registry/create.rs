@@ -1,0 +1,127 @@
+//! A new object: named, stamped, checked, stored.
+
+use super::{Facets, Registry, Write, Written, commit_error, metadata};
+use crate::admission::Operation as Admitted;
+use crate::codec;
+use pintle_meta::{Status, object};
+use pintle_schema::apply::{Operation, track_update};
+use pintle_store::{CommitError, Expect, Op, Txn};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How often a generated name is tried again when it is taken.
+const NAME_TRIES: usize = 8;
+
+impl Registry {
+    /// Stores `object`, which is decoded, defaulted and in the version that is stored.
+    pub async fn create(&self, write: &Write<'_>, object: Value, warnings: &mut Vec<String>) -> Result<Written, Status> {
+        self.create_tracked(write, object, true, warnings).await
+    }
+
+    /// The same; an applied object brings its own record of who owns what.
+    pub async fn create_tracked(
+        &self,
+        write: &Write<'_>,
+        mut object: Value,
+        track: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<Written, Status> {
+        let resource = write.resource;
+        if !object::resource_version(&object).is_empty() {
+            return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        metadata::place(write, &mut object)?;
+        let generated = metadata::name_new(&self.random, resource, &mut object);
+        if track {
+            let (version, now) = (write.api_version(), self.clock.now_rfc3339());
+            let manager = write.manager(&version, &now, Operation::Update);
+            track_update(resource.schema(), None, &mut object, &manager, write.reset_fields());
+        }
+        self.admission.admit(self, write, Admitted::Create, &mut object, None, warnings).await?;
+        metadata::stamp_new(self, resource, &mut object);
+        if resource.has_status() {
+            object::remove(&mut object, &["status"]);
+        }
+        resource.strategy.prepare_create(&mut object);
+        let mut errors = Vec::new();
+        metadata::validate(resource, &object, &mut errors);
+        resource.strategy.validate(&object, &mut errors);
+        let name = object::name(&object).to_owned();
+        if !errors.is_empty() {
+            return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
+        }
+        self.admission.validate(self, write, Admitted::Create, &object, None).await?;
+        warnings.extend(resource.strategy.warnings(&object));
+        pintle_schema::decode::complete(resource.schema(), &mut object);
+        if write.dry_run {
+            return self.create_dry(write, object).await;
+        }
+        self.store_new(write, object, generated).await
+    }
+
+    /// What the server alone adds to a new object that needs no checks.
+    pub(crate) fn dress_new(&self, write: &Write<'_>, object: &mut Value) {
+        metadata::stamp_new(self, write.resource, object);
+        write.resource.strategy.prepare_create(object);
+        pintle_schema::decode::complete(write.resource.schema(), object);
+    }
+
+    async fn create_dry(&self, write: &Write<'_>, object: Value) -> Result<Written, Status> {
+        let resource = write.resource;
+        let name = object::name(&object);
+        match self.get(resource, write.namespace, name).await {
+            Ok(_) => Err(Status::already_exists(&resource.group, &resource.name, name)),
+            Err(_) => Ok(Written::Shown(object)),
+        }
+    }
+
+    async fn store_new(&self, write: &Write<'_>, mut object: Value, generated: bool) -> Result<Written, Status> {
+        let resource = write.resource;
+        for attempt in 1.. {
+            let name = object::name(&object).to_owned();
+            let key: Arc<str> = resource.key(write.namespace, &name).into();
+            let mut txn = Txn {
+                checks: vec![(key.clone(), Expect::Absent)],
+                ops: vec![Op::Put { key: key.clone(), value: codec::encode(&object), expires_at: self.expiry(resource, &object) }],
+                ..Txn::default()
+            };
+            for claim in resource.strategy.claims(&object) {
+                self.claim(&mut txn, &claim, &key);
+            }
+            match self.commit(resource, txn).await {
+                Ok(committed) => {
+                    let entry = committed.entries.into_iter().flatten().next().ok_or_else(|| Status::internal("nothing stored"))?;
+                    entry.derive(|_| Facets::of(resource, &object));
+                    return Ok(Written::Stored(entry));
+                }
+                Err(CommitError::Conflict { key: taken, .. }) if *taken != *key => {
+                    // An address that was chosen for the object was taken in between: choose another.
+                    if attempt >= NAME_TRIES || !resource.strategy.reassign(&mut object, &taken) {
+                        return Err(claimed(resource, &object, &taken));
+                    }
+                }
+                Err(CommitError::Conflict { .. }) if generated && attempt < NAME_TRIES => {
+                    metadata::rename(&self.random, &mut object);
+                }
+                Err(CommitError::Conflict { .. }) => {
+                    return Err(Status::already_exists(&resource.group, &resource.name, &name));
+                }
+                Err(error) => return Err(commit_error(error)),
+            }
+        }
+        Err(Status::internal("no free name found"))
+    }
+
+    /// Adds to a transaction that `key` alone holds `claim`.
+    pub(super) fn claim(&self, txn: &mut Txn, claim: &str, key: &str) {
+        let claim: Arc<str> = claim.into();
+        txn.checks.push((claim.clone(), Expect::Absent));
+        txn.ops.push(Op::Put { key: claim, value: pintle_store::Splice::plain(key.as_bytes().to_vec()), expires_at: None });
+    }
+}
+
+pub(super) fn claimed(resource: &crate::catalogue::Resource, object: &Value, claim: &str) -> Status {
+    let (field, value) = resource.strategy.claimed_field(claim);
+    let error = pintle_meta::field::Error::invalid(&field, value, "provided value is already allocated");
+    Status::invalid(&resource.group, &resource.kind, object::name(object), &[error])
+}

@@ -1,0 +1,214 @@
+//! An object on its way out: marked while finalizers or a grace period hold it, removed when nothing does.
+
+use super::{Registry, Write, Written, commit_error};
+use crate::admission::Operation as Admitted;
+use crate::codec;
+use crate::strategy::{Dependents, Grace};
+use jiff::SignedDuration;
+use pintle_meta::{Status, clock, field, object};
+use pintle_store::{CommitError, Entry, Expect, Op, Txn};
+use serde_json::Value;
+use std::sync::Arc;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// How to delete.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    pub grace_period_seconds: Option<i64>,
+    pub propagation: Option<Propagation>,
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+    pub dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+impl DeleteOptions {
+    /// From a DeleteOptions object.
+    pub fn from_value(value: &Value) -> Result<Self, Status> {
+        let invalid = |error: field::Error| Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]);
+        let mut options = DeleteOptions {
+            grace_period_seconds: object::integer(value, &["gracePeriodSeconds"]),
+            uid: object::at(value, &["preconditions", "uid"]).and_then(Value::as_str).map(str::to_owned),
+            resource_version: object::at(value, &["preconditions", "resourceVersion"])
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            dry_run: object::list(value, &["dryRun"]).iter().any(|v| v == "All"),
+            propagation: None,
+        };
+        let policy = object::text(value, &["propagationPolicy"]);
+        options.set_propagation(policy)?;
+        match value.get("orphanDependents").and_then(Value::as_bool) {
+            Some(_) if options.propagation.is_some() => {
+                return Err(invalid(field::Error::invalid(
+                    &field::Path::new("propagationPolicy"),
+                    policy,
+                    "orphanDependents and deletionPropagation cannot be both set",
+                )));
+            }
+            Some(true) => options.propagation = Some(Propagation::Orphan),
+            Some(false) => options.propagation = Some(Propagation::Background),
+            None => {}
+        }
+        Ok(options)
+    }
+
+    pub fn set_propagation(&mut self, policy: &str) -> Result<(), Status> {
+        self.propagation = match policy {
+            "" => self.propagation,
+            "Background" => Some(Propagation::Background),
+            "Foreground" => Some(Propagation::Foreground),
+            "Orphan" => Some(Propagation::Orphan),
+            other => {
+                let path = field::Path::new("propagationPolicy");
+                let error = field::Error::not_supported(&path, other, &["Foreground", "Background", "Orphan", "nil"]);
+                return Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+            }
+        };
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Deletes `name`. Answers its last state, and whether it is gone.
+    pub async fn delete(&self, write: &Write<'_>, name: &str, options: &DeleteOptions) -> Result<(Written, bool), Status> {
+        let resource = write.resource;
+        let key: Arc<str> = resource.key(write.namespace, name).into();
+        loop {
+            let entry = self.get(resource, write.namespace, name).await?;
+            let old = codec::decode(&entry.value);
+            check_preconditions(write, name, &old, options)?;
+            self.admission.validate(self, write, Admitted::Delete, &old, Some(&old)).await?;
+            let mut object = old.clone();
+            let held = self.mark(write, &mut object, options);
+            if write.dry_run || options.dry_run {
+                return Ok((Written::Shown(object), !held));
+            }
+            if !held {
+                if self.remove(write, &key, &entry, &old).await? {
+                    return Ok((Written::Shown(old), true));
+                }
+                continue;
+            }
+            if object == old {
+                return Ok((Written::Stored(entry), false));
+            }
+            let txn = Txn {
+                checks: vec![(key.clone(), Expect::Revision(entry.mod_revision))],
+                ops: vec![Op::Put { key: key.clone(), value: codec::encode(&object), expires_at: entry.expires_at }],
+                ..Txn::default()
+            };
+            match self.commit(resource, txn).await {
+                Ok(committed) => {
+                    let stored = committed.entries.into_iter().next().flatten();
+                    return Ok((Written::Stored(stored.ok_or_else(|| Status::internal("nothing stored"))?), false));
+                }
+                Err(CommitError::Conflict { .. }) => {}
+                Err(error) => return Err(commit_error(error)),
+            }
+        }
+    }
+
+    /// Marks an object as being deleted; answers whether something still holds it.
+    fn mark(&self, write: &Write<'_>, value: &mut Value, options: &DeleteOptions) -> bool {
+        let resource = write.resource;
+        set_finalizers(value, resource.strategy.dependents(), options.propagation);
+        let holds_finalizer = object::finalizers(value).next().is_some() || !resource.strategy.is_deletable(value);
+        let asked = options.grace_period_seconds;
+        let grace = match resource.strategy.grace(value, asked) {
+            Grace::None => 0,
+            Grace::Seconds(seconds) => seconds.max(0),
+        };
+        let marked = object::is_being_deleted(value);
+        let left = object::integer(value, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
+        // A deletion under way can only be hurried.
+        if marked && (left <= grace || asked.is_none()) && !(grace == 0 && left > 0) {
+            return holds_finalizer || left > 0;
+        }
+        if !holds_finalizer && grace == 0 {
+            return false;
+        }
+        let now = self.clock.now();
+        let ends = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        let generation = object::integer(value, &["metadata", "generation"]);
+        let metadata = object::metadata(value);
+        if !marked || grace < left {
+            metadata.insert("deletionTimestamp".into(), clock::rfc3339(ends).into());
+            metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+        }
+        if let Some(generation) = generation.filter(|g| *g > 0 && !marked) {
+            metadata.insert("generation".into(), (generation + 1).into());
+        }
+        resource.strategy.mark_deleted(value);
+        true
+    }
+
+    /// Takes an object out of the store; false when somebody else wrote in between.
+    pub(super) async fn remove(&self, write: &Write<'_>, key: &Arc<str>, entry: &Arc<Entry>, object: &Value) -> Result<bool, Status> {
+        let mut txn = Txn {
+            checks: vec![(key.clone(), Expect::Revision(entry.mod_revision))],
+            ops: vec![Op::Delete { key: key.clone() }],
+            ..Txn::default()
+        };
+        txn.ops.extend(write.resource.strategy.claims(object).iter().map(|c| Op::Delete { key: c.as_str().into() }));
+        match self.commit(write.resource, txn).await {
+            Ok(_) => Ok(true),
+            Err(CommitError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(commit_error(error)),
+        }
+    }
+}
+
+/// Orphaning and waiting for dependents are finalizers that the garbage collector takes off.
+fn set_finalizers(value: &mut Value, default: Dependents, asked: Option<Propagation>) {
+    let present: Vec<String> = object::finalizers(value).map(str::to_owned).collect();
+    let has = |name: &str| present.iter().any(|f| f == name);
+    let chosen = match asked {
+        Some(chosen) => chosen,
+        None if has(ORPHAN) => Propagation::Orphan,
+        None if has(FOREGROUND) => Propagation::Foreground,
+        None if default == Dependents::Orphan => Propagation::Orphan,
+        None => Propagation::Background,
+    };
+    let mut finalizers: Vec<String> = present.iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).cloned().collect();
+    match chosen {
+        Propagation::Orphan => finalizers.push(ORPHAN.to_owned()),
+        Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),
+        Propagation::Background => {}
+    }
+    if finalizers.len() == present.len() && finalizers.iter().all(|f| present.contains(f)) {
+        return;
+    }
+    if finalizers.is_empty() {
+        object::remove(value, &["metadata", "finalizers"]);
+    } else {
+        object::metadata(value).insert("finalizers".into(), finalizers.into());
+    }
+}
+
+fn check_preconditions(write: &Write<'_>, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
+    let kind = &write.resource.kind;
+    let group = &write.resource.group;
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != object::uid(old)) {
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+            object::uid(old)
+        );
+        return Err(Status::conflict(group, kind, name, &why));
+    }
+    if let Some(version) = options.resource_version.as_deref().filter(|v| *v != object::resource_version(old)) {
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
+            object::resource_version(old)
+        );
+        return Err(Status::conflict(group, kind, name, &why));
+    }
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! What is asked: the path, the verb and the query of a request, read once at the start of the chain.
+
+use http::{HeaderMap, Method, Uri};
+use pintle_meta::labels::{FieldSelector, Selector};
+use pintle_meta::{Status, field};
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+/// A request whose body has arrived, as every transport hands it in.
+#[derive(Debug)]
+pub struct Request {
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// Who the transport says is calling: a verified client certificate, or an in-process caller.
+    pub peer: Peer,
+}
+
+/// What the transport knows about the caller before authentication.
+#[derive(Clone, Debug, Default)]
+pub enum Peer {
+    #[default]
+    Unknown,
+    /// The DER bytes of a client certificate that the TLS layer verified against our CA.
+    Certificate(Vec<u8>),
+    /// A loop in this process.
+    Internal(crate::authn::User),
+}
+
+/// Where the path points.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    pub verb: &'static str,
+    /// Set for paths below `/api/v1` and `/apis/group/version`.
+    pub resource: Option<ResourcePath>,
+    pub path: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourcePath {
+    pub group: String,
+    pub version: String,
+    pub namespace: String,
+    pub resource: String,
+    pub name: String,
+    pub subresource: String,
+}
+
+impl Target {
+    /// `/apis/apps/v1/namespaces/default/deployments/web/scale` and its kin.
+    pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
+        let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(percent_decode).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let (group, version, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+            _ => return Target { verb: plain_verb(method), resource: None, path: path.to_owned() },
+        };
+        let mut found = ResourcePath { group: group.into(), version: version.into(), ..Default::default() };
+        // A namespace is a resource of its own until something stands behind its name.
+        let rest = match rest {
+            ["namespaces", namespace, inner @ ..] if !matches!(inner, [] | ["status" | "finalize"]) => {
+                found.namespace = (*namespace).to_owned();
+                inner
+            }
+            ["namespaces", namespace, ..] => {
+                found.namespace = (*namespace).to_owned();
+                rest
+            }
+            _ => rest,
+        };
+        found.resource = rest.first().copied().unwrap_or_default().to_owned();
+        found.name = rest.get(1).copied().unwrap_or_default().to_owned();
+        found.subresource = rest.get(2..).map(|r| r.join("/")).unwrap_or_default();
+        let verb = match (method, found.name.is_empty()) {
+            (&Method::GET | &Method::HEAD, true) if query.flag("watch") => "watch",
+            (&Method::GET | &Method::HEAD, true) => "list",
+            (&Method::GET | &Method::HEAD, false) => "get",
+            (&Method::POST, _) => "create",
+            (&Method::PUT, _) => "update",
+            (&Method::PATCH, _) => "patch",
+            (&Method::DELETE, true) => "deletecollection",
+            (&Method::DELETE, false) => "delete",
+            _ => "",
+        };
+        Target { verb, resource: Some(found), path: path.to_owned() }
+    }
+}
+
+fn plain_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET | Method::HEAD => "get",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "",
+    }
+}
+
+/// The query, decoded once.
+#[derive(Clone, Debug, Default)]
+pub struct Query(BTreeMap<String, Vec<String>>);
+
+impl Query {
+    pub fn parse(text: &str) -> Self {
+        let mut map: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for pair in text.split('&').filter(|p| !p.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            map.entry(percent_decode(&key.replace('+', " "))).or_default().push(percent_decode(&value.replace('+', " ")));
+        }
+        Query(map)
+    }
+
+    pub fn get(&self, key: &str) -> &str {
+        self.0.get(key).and_then(|v| v.first()).map(String::as_str).unwrap_or_default()
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    pub fn all(&self, key: &str) -> &[String] {
+        self.0.get(key).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// As the API reads booleans in a query: anything but absent, `0` and `false` is true.
+    pub fn flag(&self, key: &str) -> bool {
+        self.has(key) && !matches!(self.get(key), "0" | "false")
+    }
+
+    fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
+        let text = self.get(key);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        text.parse().map(Some).map_err(|_| {
+            Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+        })
+    }
+
+    /// `dryRun=All` is the only dry run there is.
+    pub fn dry_run(&self) -> Result<bool, Status> {
+        match self.all("dryRun") {
+            [] => Ok(false),
+            all if all.iter().all(|v| v == "All") => Ok(true),
+            all => Err(Status::invalid(
+                "meta.k8s.io",
+                "CreateOptions",
+                "",
+                &[field::Error::not_supported(&field::Path::new("dryRun"), format!("{all:?}"), &["All"])],
+            )),
+        }
+    }
+}
+
+fn percent_decode(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while i < bytes.len() {
+        let hex = (bytes[i] == b'%').then(|| text.get(i + 1..i + 3)).flatten();
+        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                i += 3;
+            }
+            None => {
+                out.push(bytes[i]);
+                i += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Which revision a read may serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAt {
+    /// The newest.
+    Latest,
+    /// Whatever is at hand; ours is always the newest.
+    Any,
+    /// At least this one.
+    NotOlderThan(u64),
+    /// Exactly this one.
+    Exact(u64),
+}
+
+/// The options of list, watch and deletecollection.
+#[derive(Clone, Debug)]
+pub struct ListOptions {
+    pub labels: Selector,
+    pub fields: FieldSelector,
+    pub limit: usize,
+    pub cursor: String,
+    pub at: ReadAt,
+    pub watch: bool,
+    pub resource_version: Option<u64>,
+    pub bookmarks: bool,
+    pub initial_events: bool,
+    pub timeout_seconds: Option<u64>,
+}
+
+impl ListOptions {
+    pub fn parse(query: &Query) -> Result<Self, Status> {
+        let labels = Selector::parse(query.get("labelSelector")).map_err(|e| Status::bad_request(e.to_string()))?;
+        let fields = FieldSelector::parse(query.get("fieldSelector")).map_err(|e| Status::bad_request(e.to_string()))?;
+        let limit = query.integer("limit")?.unwrap_or(0).max(0) as usize;
+        let timeout_seconds = query.integer("timeoutSeconds")?.filter(|s| *s > 0).map(|s| s as u64);
+        let watch = query.flag("watch");
+        let cursor = query.get("continue").to_owned();
+        let initial_events = query.flag("sendInitialEvents");
+        refuse_contradictions(query, watch, !cursor.is_empty())?;
+        let resource_version = revision(query, watch)?;
+        let at = match (query.get("resourceVersionMatch"), resource_version) {
+            ("Exact", Some(revision)) => ReadAt::Exact(revision),
+            (_, None) => ReadAt::Latest,
+            (_, Some(0)) => ReadAt::Any,
+            ("", Some(revision)) if limit > 0 => ReadAt::Exact(revision),
+            (_, Some(revision)) => ReadAt::NotOlderThan(revision),
+        };
+        let bookmarks = query.flag("allowWatchBookmarks");
+        Ok(ListOptions {
+            labels,
+            fields,
+            limit,
+            cursor,
+            at,
+            watch,
+            resource_version,
+            bookmarks,
+            initial_events,
+            timeout_seconds,
+        })
+    }
+}
+
+fn revision(query: &Query, watch: bool) -> Result<Option<u64>, Status> {
+    let text = query.get("resourceVersion");
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        let why = format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+        if watch { Status::new(500, "", why) } else { Status::bad_request(format!("invalid resource version: {why}")) }
+    })
+}
+
+/// The combinations of options that the API forbids.
+fn refuse_contradictions(query: &Query, watch: bool, continued: bool) -> Result<(), Status> {
+    let kind_of_match = query.get("resourceVersionMatch");
+    let version = query.get("resourceVersion");
+    let path = field::Path::new("resourceVersionMatch");
+    let mut errors = Vec::new();
+    if watch && query.has("sendInitialEvents") {
+        if kind_of_match != "NotOlderThan" {
+            errors.push(field::Error::forbidden(
+                &path,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
+        }
+    } else if query.has("sendInitialEvents") {
+        errors.push(field::Error::forbidden(
+            &field::Path::new("sendInitialEvents"),
+            "sendInitialEvents is forbidden for list",
+        ));
+    } else if !kind_of_match.is_empty() {
+        if watch {
+            errors.push(field::Error::forbidden(&path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+        }
+        if version.is_empty() {
+            errors.push(field::Error::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if continued {
+            errors.push(field::Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if !matches!(kind_of_match, "Exact" | "NotOlderThan") {
+            errors.push(field::Error::not_supported(&path, kind_of_match, &["Exact", "NotOlderThan", ""]));
+        }
+        if kind_of_match == "Exact" && version == "0" {
+            errors.push(field::Error::forbidden(
+                &path,
+                "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+            ));
+        }
+    }
+    if continued && !version.is_empty() && version != "0" {
+        return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(method: Method, path: &str, query: &str) -> Target {
+        Target::parse(&method, path, &Query::parse(query))
+    }
+
+    #[test]
+    fn paths_name_what_they_point_at() {
+        let t = target(Method::GET, "/apis/apps/v1/namespaces/d/deployments/web/scale", "");
+        let r = t.resource.unwrap();
+        assert_eq!((t.verb, r.group.as_str(), r.namespace.as_str()), ("get", "apps", "d"));
+        assert_eq!((r.resource.as_str(), r.name.as_str(), r.subresource.as_str()), ("deployments", "web", "scale"));
+
+        let t = target(Method::GET, "/api/v1/namespaces/x", "");
+        let r = t.resource.unwrap();
+        assert_eq!((r.resource.as_str(), r.name.as_str(), r.namespace.as_str()), ("namespaces", "x", "x"));
+
+        let t = target(Method::PUT, "/api/v1/namespaces/x/finalize", "");
+        assert_eq!(t.resource.unwrap().subresource, "finalize");
+
+        assert_eq!(target(Method::GET, "/api/v1/pods", "watch=1").verb, "watch");
+        assert_eq!(target(Method::DELETE, "/api/v1/namespaces/x/pods", "").verb, "deletecollection");
+        assert!(target(Method::GET, "/api/v1", "").resource.is_none());
+        assert!(target(Method::GET, "/version", "").resource.is_none());
+    }
+
+    #[test]
+    fn a_query_is_decoded() {
+        let query = Query::parse("labelSelector=a%3Db%2Cc&x=1+2&watch=0&bad=%zz");
+        assert_eq!(query.get("labelSelector"), "a=b,c");
+        assert_eq!(query.get("x"), "1 2");
+        assert!(!query.flag("watch"));
+        assert_eq!(query.get("bad"), "%zz");
+    }
+}

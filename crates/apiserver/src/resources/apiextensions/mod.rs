@@ -1,0 +1,3 @@
+//! Definitions of custom resources.
+
+pub mod definition;

@@ -1,0 +1,4 @@
+//! The core group.
+
+pub mod event;
+pub mod namespace;

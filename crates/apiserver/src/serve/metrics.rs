@@ -1,0 +1,64 @@
+//! `/metrics`: what the server did, in the notation that Prometheus reads.
+
+use crate::ApiServer;
+use crate::body::Body;
+use crate::response;
+use http::Response;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::time::Duration;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    verb: String,
+    resource: String,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerbLabels {
+    verb: String,
+}
+
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<VerbLabels, Histogram>,
+    revision: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::<RequestLabels, Counter>::default();
+        let durations =
+            Family::<VerbLabels, Histogram>::new_with_constructor(|| Histogram::new(exponential_buckets(0.0001, 2.0, 18)));
+        let revision = Gauge::default();
+        registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
+        registry.register("apiserver_request_duration_seconds", "Time until the answer began", durations.clone());
+        registry.register("pintle_store_revision", "The store's newest revision", revision.clone());
+        Metrics { registry, requests, durations, revision }
+    }
+}
+
+impl Metrics {
+    pub fn request(&self, verb: &str, resource: &str, code: u16, took: Duration) {
+        let labels = RequestLabels { verb: verb.to_owned(), resource: resource.to_owned(), code };
+        self.requests.get_or_create(&labels).inc();
+        self.durations.get_or_create(&VerbLabels { verb: verb.to_owned() }).observe(took.as_secs_f64());
+    }
+}
+
+pub fn render(server: &ApiServer) -> Response<Body> {
+    server.metrics.revision.set(i64::try_from(server.registry.store.revision()).unwrap_or(i64::MAX));
+    let mut text = String::new();
+    match encode(&mut text, &server.metrics.registry) {
+        Ok(()) => response::with_type(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
+        Err(error) => response::failure(&pintle_meta::Status::internal(error.to_string())),
+    }
+}

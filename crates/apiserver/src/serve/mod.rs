@@ -1,0 +1,35 @@
+//! What is served besides objects: discovery, OpenAPI, health, version, metrics, reviews.
+
+pub mod descriptions;
+pub mod discovery;
+pub mod health;
+pub mod metrics;
+pub mod openapi;
+pub mod reviews;
+
+use crate::ApiServer;
+use crate::body::Body;
+use crate::request::Query;
+use crate::response::{self, Wanted};
+use http::{Method, Response};
+use pintle_meta::Status;
+
+/// Paths that are not objects.
+pub async fn dispatch(server: &ApiServer, method: &Method, path: &str, query: &Query, wanted: Wanted) -> Result<Response<Body>, Status> {
+    let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
+    let known = match parts.as_slice() {
+        ["healthz" | "livez" | "readyz", check @ ..] => Some(health::health(server, parts[0], check, query)),
+        ["version"] => Some(response::json(200, health::version().to_string())),
+        ["metrics"] => Some(metrics::render(server)),
+        ["api"] | ["apis"] | ["api", _] | ["apis", _] | ["apis", _, _] => discovery::dispatch(server, &parts, wanted),
+        ["openapi", rest @ ..] => openapi::dispatch(server, rest),
+        [".well-known", "openid-configuration"] => Some(response::json(200, health::issuer().to_string())),
+        [] => Some(response::json(200, serde_json::json!({"paths": discovery::paths(server)}).to_string())),
+        _ => None,
+    };
+    match known {
+        Some(_) if method != Method::GET && method != Method::HEAD => Err(Status::method_not_allowed()),
+        Some(answer) => Ok(answer),
+        None => Ok(response::text(404, "404 page not found\n")),
+    }
+}

@@ -1,0 +1,145 @@
+//! OpenAPI v3, group by group, made from the same facts that check every object.
+
+use crate::ApiServer;
+use crate::body::Body;
+use crate::catalogue::Resource;
+use crate::response;
+use http::Response;
+use pintle_meta::names::join_api_version;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+pub fn dispatch(server: &ApiServer, rest: &[&str]) -> Option<Response<Body>> {
+    match rest {
+        ["v3"] => Some(response::json(200, index(server).to_string())),
+        ["v3", "api", version] => document(server, "", version),
+        ["v3", "apis", group, version] => document(server, group, version),
+        ["v2"] => Some(response::json(200, v2(server).to_string())),
+        _ => None,
+    }
+}
+
+fn index(server: &ApiServer) -> Value {
+    let catalogue = server.registry.catalogue.load();
+    let mut paths = Map::new();
+    let mut add = |path: String, revision: u64| {
+        let url = format!("/openapi/v3/{path}?hash={revision:016X}");
+        paths.insert(path, json!({"serverRelativeURL": url}));
+    };
+    add("api/v1".to_owned(), 1);
+    for group in catalogue.groups() {
+        for version in &group.versions {
+            // Custom schemas change; the hash tells clients when to read again.
+            let custom = catalogue.of_group_version(&group.name, version).any(|r| r.custom);
+            add(format!("apis/{}/{version}", group.name), if custom { server.registry.store.revision() } else { 1 });
+        }
+    }
+    json!({"paths": paths})
+}
+
+fn document(server: &ApiServer, group: &str, version: &str) -> Option<Response<Body>> {
+    let catalogue = server.registry.catalogue.load();
+    let resources: Vec<&Arc<Resource>> = catalogue.of_group_version(group, version).collect();
+    if resources.is_empty() {
+        return None;
+    }
+    let document = json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Pintle", "version": super::health::KUBERNETES},
+        "paths": paths(&resources),
+        "components": {"schemas": schemas(&resources), "securitySchemes": {
+            "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}},
+    });
+    Some(response::json(200, document.to_string()))
+}
+
+/// The name of a resource's schema.
+fn definition(resource: &Resource) -> String {
+    if resource.custom {
+        let reversed: Vec<&str> = resource.group.split('.').rev().collect();
+        format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind)
+    } else {
+        pintle_schema::openapi::definition_name(resource.type_name())
+    }
+}
+
+fn schemas(resources: &[&Arc<Resource>]) -> Map<String, Value> {
+    let names: Vec<&str> = resources.iter().filter(|r| !r.custom).map(|r| r.type_name()).collect();
+    let mut all = pintle_schema::openapi::components_for(&names);
+    if resources.iter().any(|r| r.custom) {
+        all.extend(pintle_schema::openapi::components_for(&["meta.v1.ObjectMeta", "meta.v1.ListMeta", "meta.v1.DeleteOptions"]));
+    }
+    for resource in resources {
+        let name = definition(resource);
+        if resource.custom {
+            all.insert(name.clone(), resource.strategy.open_api().unwrap_or_else(|| json!({"type": "object"})));
+        }
+        if let Some(schema) = all.get_mut(&name) {
+            schema["x-kubernetes-group-version-kind"] = json!([kind_of(resource)]);
+        }
+    }
+    all
+}
+
+fn kind_of(resource: &Resource) -> Value {
+    json!({"group": resource.group, "version": resource.version, "kind": resource.kind})
+}
+
+/// The operations of each path, as far as clients look: which kind, which action, which query parameters.
+fn paths(resources: &[&Arc<Resource>]) -> Map<String, Value> {
+    let mut paths = Map::new();
+    for resource in resources {
+        let base = match join_api_version(&resource.group, &resource.version) {
+            v if resource.group.is_empty() => format!("/api/{v}"),
+            v => format!("/apis/{v}"),
+        };
+        let place = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+        let reference = json!({"$ref": format!("#/components/schemas/{}", definition(resource))});
+        let operation = |action: &str, media: &[&str]| {
+            let parameters = ["dryRun", "fieldManager", "fieldValidation"]
+                .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}));
+            let mut operation = json!({
+                "x-kubernetes-action": action, "x-kubernetes-group-version-kind": kind_of(resource),
+                "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}},
+                "parameters": parameters,
+            });
+            if !media.is_empty() {
+                let content: Map<String, Value> =
+                    media.iter().map(|m| ((*m).to_owned(), json!({"schema": reference}))).collect();
+                operation["requestBody"] = json!({"content": content});
+            }
+            operation
+        };
+        const PATCHES: &[&str] = &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+        let mut many = Map::new();
+        let mut one = Map::new();
+        for (verb, method, action, media, target_many) in [
+            ("list", "get", "list", &[][..], true),
+            ("create", "post", "post", &["application/json", "application/yaml"][..], true),
+            ("deletecollection", "delete", "deletecollection", &[][..], true),
+            ("get", "get", "get", &[][..], false),
+            ("update", "put", "put", &["application/json", "application/yaml"][..], false),
+            ("patch", "patch", "patch", PATCHES, false),
+            ("delete", "delete", "delete", &[][..], false),
+        ] {
+            if resource.allows(verb) {
+                let target = if target_many { &mut many } else { &mut one };
+                target.insert(method.to_owned(), operation(action, media));
+            }
+        }
+        paths.insert(format!("{base}{place}/{}", resource.name), Value::Object(many));
+        paths.insert(format!("{base}{place}/{}/{{name}}", resource.name), Value::Object(one));
+    }
+    paths
+}
+
+/// The older form, for clients that still ask for it.
+fn v2(server: &ApiServer) -> Value {
+    let catalogue = server.registry.catalogue.load();
+    let resources: Vec<&Arc<Resource>> = catalogue.resources().iter().collect();
+    let definitions = Value::Object(schemas(&resources)).to_string().replace("#/components/schemas/", "#/definitions/");
+    json!({
+        "swagger": "2.0", "info": {"title": "Pintle", "version": super::health::KUBERNETES},
+        "paths": {}, "definitions": serde_json::from_str::<Value>(&definitions).unwrap_or_default(),
+    })
+}

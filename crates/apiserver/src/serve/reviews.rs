@@ -1,0 +1,116 @@
+//! Questions that are answered and not stored: who am I, may I, is this token good.
+
+use crate::ApiServer;
+use crate::authn::User;
+use crate::authz::{Attributes, rules::Rule};
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::response;
+use http::Response;
+use pintle_meta::{Status, object};
+use serde_json::{Map, Value, json};
+
+/// The answer, if the resource is a question.
+pub async fn dispatch(server: &ApiServer, exchange: &mut Exchange) -> Option<Result<Response<Body>, Status>> {
+    let kind = exchange.resource.kind.clone();
+    let answer = match kind.as_str() {
+        "SelfSubjectReview" | "TokenReview" | "SelfSubjectAccessReview" | "SubjectAccessReview"
+        | "LocalSubjectAccessReview" | "SelfSubjectRulesReview" => review(server, exchange, &kind).await,
+        "ComponentStatus" => Ok(component_statuses(server, exchange)),
+        _ => return None,
+    };
+    Some(answer)
+}
+
+async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Result<Response<Body>, Status> {
+    let mut question = exchange.object(&server.registry)?;
+    let user = exchange.user.clone();
+    let status = match kind {
+        "SelfSubjectReview" => json!({"userInfo": user_info(&user)}),
+        "TokenReview" => match server.tokens.verify(object::text(&question, &["spec", "token"])).await {
+            Some(user) => json!({"authenticated": true, "user": user_info(&user), "audiences": [crate::authn::token::ISSUER]}),
+            None => json!({"user": {}, "error": "the token is not valid"}),
+        },
+        "SelfSubjectAccessReview" => decide(server, &user, &question).await,
+        "SelfSubjectRulesReview" => {
+            let namespace = object::text(&question, &["spec", "namespace"]).to_owned();
+            rules(server, &user, &namespace).await
+        }
+        _ => {
+            let mut asked = User::new(object::text(&question, &["spec", "user"]), &[]);
+            asked.groups = object::list(&question, &["spec", "groups"]).iter().filter_map(|g| g.as_str().map(str::to_owned)).collect();
+            decide(server, &asked, &question).await
+        }
+    };
+    object::metadata(&mut question);
+    question["status"] = status;
+    Ok(response::value(201, exchange.wanted, &question))
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        info["uid"] = user.uid.clone().into();
+    }
+    if !user.extra.is_empty() {
+        info["extra"] = json!(user.extra);
+    }
+    info
+}
+
+async fn decide(server: &ApiServer, user: &User, question: &Value) -> Value {
+    let text = |path: &[&str]| object::text(question, path);
+    let attributes = if let Some(what) = object::at(question, &["spec", "resourceAttributes"]) {
+        Attributes {
+            verb: object::text(what, &["verb"]),
+            group: object::text(what, &["group"]),
+            resource: object::text(what, &["resource"]),
+            subresource: object::text(what, &["subresource"]),
+            namespace: object::text(what, &["namespace"]),
+            name: object::text(what, &["name"]),
+            path: None,
+        }
+    } else {
+        Attributes {
+            verb: text(&["spec", "nonResourceAttributes", "verb"]),
+            path: Some(text(&["spec", "nonResourceAttributes", "path"])),
+            ..Attributes::default()
+        }
+    };
+    if server.authorizer.allows(user, &attributes).await { json!({"allowed": true}) } else { json!({"allowed": false}) }
+}
+
+async fn rules(server: &ApiServer, user: &User, namespace: &str) -> Value {
+    let policy = server.authorizer.policy().await;
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    let everything = Rule { verbs: vec!["*".into()], groups: vec!["*".into()], resources: vec!["*".into()], ..Rule::default() };
+    let master = user.is_in(crate::authn::MASTERS).then_some(&everything);
+    for rule in master.into_iter().chain(policy.rules_for(user, namespace)) {
+        let mut entry = Map::new();
+        for (key, words) in [("verbs", &rule.verbs), ("apiGroups", &rule.groups), ("resources", &rule.resources), ("resourceNames", &rule.names), ("nonResourceURLs", &rule.paths)] {
+            if !words.is_empty() {
+                entry.insert(key.to_owned(), words.clone().into());
+            }
+        }
+        if rule.paths.is_empty() { resources.push(entry) } else { paths.push(entry) }
+    }
+    json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
+}
+
+/// Kept for clients that still look: the one component with a health of its own is the store.
+fn component_statuses(server: &ApiServer, exchange: &Exchange) -> Response<Body> {
+    let (status, message) = match server.registry.store.health() {
+        Ok(()) => ("True", "ok".to_owned()),
+        Err(why) => ("False", why),
+    };
+    let store = json!({"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": "store"},
+        "conditions": [{"type": "Healthy", "status": status, "message": message}]});
+    match exchange.path.name.as_str() {
+        "" => {
+            let list = json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": [store]});
+            response::value(200, exchange.wanted, &list)
+        }
+        "store" => response::value(200, exchange.wanted, &store),
+        other => response::failure(&Status::not_found("", "componentstatuses", other)),
+    }
+}

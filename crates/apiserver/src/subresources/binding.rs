@@ -1,0 +1,71 @@
+//! `pods/…/binding`: the scheduler's word on where a Pod runs.
+
+use crate::ApiServer;
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::registry::Change;
+use crate::response;
+use http::Response;
+use pintle_meta::{Status, field, object};
+use serde_json::{Value, json};
+
+pub async fn bind(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
+    let binding = crate::incoming::read(&exchange.headers, &exchange.body, "Binding", false)?.value;
+    let node = object::text(&binding, &["target", "name"]).to_owned();
+    let kind = object::text(&binding, &["target", "kind"]);
+    let mut errors = Vec::new();
+    let target = field::Path::new("target");
+    if !kind.is_empty() && kind != "Node" {
+        errors.push(field::Error::not_supported(&target.child("kind"), kind, &["Node", "<empty>"]));
+    }
+    if node.is_empty() {
+        errors.push(field::Error::required(&target.child("name"), ""));
+    }
+    let name = exchange.path.name.clone();
+    if !errors.is_empty() {
+        return Err(Status::invalid("", "Binding", &name, &errors));
+    }
+    let stored = server.registry.stored_resource(&exchange.resource);
+    let manager = exchange.manager()?;
+    let now = server.registry.clock.now_rfc3339();
+    let write = exchange.write(&stored, &manager)?;
+    let uid = object::uid(&binding);
+    server
+        .registry
+        .update(&write, &name, &mut Vec::new(), |pod| {
+            let Some(pod) = pod else { return Err(Status::not_found("", "pods", &name)) };
+            let conflict = |why: String| Status::conflict("", "pods/binding", &name, &why);
+            if !uid.is_empty() && uid != object::uid(pod) {
+                return Err(conflict(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(pod))));
+            }
+            if object::is_being_deleted(pod) {
+                return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
+            }
+            let assigned = object::text(pod, &["spec", "nodeName"]);
+            if !assigned.is_empty() {
+                return Err(conflict(format!("pod {name} is already assigned to node {assigned:?}")));
+            }
+            if !object::list(pod, &["spec", "schedulingGates"]).is_empty() {
+                return Err(conflict(format!("pod {name} has non-empty .spec.schedulingGates")));
+            }
+            Ok(Change::new(bound(pod, &node, &binding, &now)))
+        })
+        .await?;
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(response::value(201, exchange.wanted, &status))
+}
+
+fn bound(pod: &Value, node: &str, binding: &Value, now: &str) -> Value {
+    let mut pod = pod.clone();
+    object::set(&mut pod, &["spec", "nodeName"], node);
+    for (key, value) in object::at(binding, &["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten() {
+        object::set(&mut pod, &["metadata", "annotations", key], value.clone());
+    }
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+        "observedGeneration": object::integer(&pod, &["metadata", "generation"])});
+    let mut conditions: Vec<Value> = object::list(&pod, &["status", "conditions"]).to_vec();
+    conditions.retain(|c| c["type"] != "PodScheduled");
+    conditions.push(condition);
+    object::set(&mut pod, &["status", "conditions"], conditions);
+    pod
+}

@@ -1,0 +1,72 @@
+//! `pods/…/eviction`: a deletion that asks the disruption budgets first.
+
+use crate::ApiServer;
+use crate::body::Body;
+use crate::codec;
+use crate::exchange::Exchange;
+use crate::registry::DeleteOptions;
+use crate::response;
+use http::Response;
+use pintle_meta::{Status, labels::Selector, object};
+use pintle_store::{Expect, Op, Range, Txn};
+use serde_json::{Value, json};
+
+pub async fn evict(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
+    let eviction = crate::incoming::read(&exchange.headers, &exchange.body, "Eviction", false)?.value;
+    let options = object::at(&eviction, &["deleteOptions"]).cloned().unwrap_or_else(|| json!({}));
+    let mut options = DeleteOptions::from_value(&options)?;
+    options.dry_run |= exchange.query.dry_run()?;
+    let stored = server.registry.stored_resource(&exchange.resource);
+    let name = exchange.path.name.clone();
+    let entry = server.registry.get(&stored, exchange.namespace(), &name).await?;
+    let pod = codec::decode(&entry.value);
+    // A Pod that does not run, or is already going, disrupts nothing.
+    let phase = object::text(&pod, &["status", "phase"]);
+    if !matches!(phase, "Succeeded" | "Failed" | "Pending") && !object::is_being_deleted(&pod) && !options.dry_run {
+        take_from_budget(server, exchange.namespace(), &pod).await?;
+    }
+    let manager = exchange.manager()?;
+    server.registry.delete(&exchange.write(&stored, &manager)?, &name, &options).await?;
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(response::value(201, exchange.wanted, &status))
+}
+
+/// Takes one disruption from the budget that covers the Pod; refuses when none is left.
+async fn take_from_budget(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), Status> {
+    let store = &server.registry.store;
+    loop {
+        let range = Range::prefix(format!("/registry/poddisruptionbudgets/{namespace}/"));
+        let page = store.range(range).await.map_err(crate::registry::read_error)?;
+        let mut covering = page.entries.iter().filter_map(|entry| {
+            let budget = codec::decode(&entry.value);
+            let selector = Selector::from_label_selector(object::at(&budget, &["spec", "selector"]))?;
+            selector.matches_labels(object::at(pod, &["metadata", "labels"])).then(|| (entry.clone(), budget))
+        });
+        let Some((entry, mut budget)) = covering.next() else { return Ok(()) };
+        if covering.next().is_some() {
+            return Err(Status::internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."));
+        }
+        let allowed = object::integer(&budget, &["status", "disruptionsAllowed"]).unwrap_or(0);
+        if allowed <= 0 {
+            let name = object::name(&budget);
+            let healthy = object::integer(&budget, &["status", "currentHealthy"]).unwrap_or(0);
+            let desired = object::integer(&budget, &["status", "desiredHealthy"]).unwrap_or(0);
+            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+            let cause = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
+            return Err(Status::new(429, "TooManyRequests", message)
+                .with_details(json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]})));
+        }
+        object::set(&mut budget, &["status", "disruptionsAllowed"], allowed - 1);
+        object::set(&mut budget, &["status", "disruptedPods", object::name(pod)], server.registry.clock.now_rfc3339());
+        let txn = Txn {
+            checks: vec![(entry.key.clone(), Expect::Revision(entry.mod_revision))],
+            ops: vec![Op::Put { key: entry.key.clone(), value: codec::encode(&budget), expires_at: None }],
+            ..Txn::default()
+        };
+        match store.commit(txn).await {
+            Ok(_) => return Ok(()),
+            Err(pintle_store::CommitError::Conflict { .. }) => {}
+            Err(error) => return Err(Status::unavailable(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `GET /…/pods`: a snapshot of many objects, whole or in chunks that belong together.
+
+use crate::ApiServer;
+use crate::body::Body;
+use crate::catalogue::Resource;
+use crate::codec::{self, ListWriter};
+use crate::exchange::Exchange;
+use crate::registry::{read_error, selected, too_large};
+use crate::request::{ListOptions, ReadAt};
+use crate::response::{self, Shape};
+use crate::table;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::Response;
+use pintle_meta::Status;
+use pintle_store::{Entry, Range};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// How many keys are looked at in one go when a selector leaves most of them out.
+const STRIDE: usize = 4096;
+
+pub struct Listed {
+    pub entries: Vec<Arc<Entry>>,
+    pub revision: u64,
+    /// Where the next chunk starts, and how many objects are left if that is known.
+    pub next: Option<String>,
+    pub remaining: Option<usize>,
+}
+
+pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
+    let options = ListOptions::parse(&exchange.query)?;
+    let listed = select(server, exchange, &options).await?;
+    let resource = &exchange.resource;
+    let mut metadata = json!({"resourceVersion": listed.revision.to_string()});
+    if let Some(next) = &listed.next {
+        metadata["continue"] = next.clone().into();
+        if let Some(remaining) = listed.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+    }
+    let values = || -> Vec<Value> {
+        listed.entries.iter().map(|e| codec::decode(&server.registry.bytes_in(resource, e))).collect()
+    };
+    Ok(match exchange.wanted.shape {
+        Shape::Table => {
+            response::value(200, exchange.wanted, &table::table(server, resource, &values(), &exchange.query, metadata))
+        }
+        Shape::PartialMetadata => {
+            let items: Vec<Value> = values().iter().map(table::partial).collect();
+            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
+            response::value(200, exchange.wanted, &list)
+        }
+        _ => response::object(200, exchange.wanted, encode(server, resource, &listed.entries, &metadata)),
+    })
+}
+
+/// The list's bytes, made of the objects' own.
+pub fn encode(server: &ApiServer, resource: &Resource, entries: &[Arc<Entry>], metadata: &Value) -> bytes::Bytes {
+    let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
+    // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
+    let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
+    let mut writer = ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, size);
+    for entry in entries {
+        writer.item(&server.registry.bytes_in(resource, entry));
+    }
+    writer.finish()
+}
+
+/// The objects that the request selects.
+pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptions) -> Result<Listed, Status> {
+    let resource = &exchange.resource;
+    check_fields(resource, options)?;
+    let store = &server.registry.store;
+    let current = store.revision();
+    let mut at = match options.at {
+        ReadAt::Latest | ReadAt::Any => None,
+        ReadAt::NotOlderThan(revision) if revision > current => return Err(too_large(revision, current)),
+        ReadAt::NotOlderThan(_) => None,
+        ReadAt::Exact(revision) if revision > current => return Err(too_large(revision, current)),
+        ReadAt::Exact(revision) => Some(revision),
+    };
+    let scope = resource.scope(exchange.namespace());
+    let mut range = Range::prefix(&scope);
+    if !options.cursor.is_empty() {
+        let cursor = Cursor::decode(&options.cursor)?;
+        range.start = format!("{scope}{}\0", cursor.after);
+        at = Some(cursor.revision);
+    }
+    // One name is one key.
+    if !exchange.namespace().is_empty() || !resource.namespaced {
+        if let Some(name) = options.fields.required("metadata.name") {
+            range = Range { start: format!("{scope}{name}"), end: format!("{scope}{name}\0"), ..range };
+        }
+    }
+    range.at = at;
+    let everything = options.labels.is_everything() && options.fields.is_everything();
+    let mut found: Vec<Arc<Entry>> = Vec::new();
+    loop {
+        range.limit = match (options.limit, everything) {
+            (0, _) => 0,
+            (limit, true) => limit,
+            (_, false) => STRIDE,
+        };
+        let page = store.range(Range { ..range.clone() }).await.map_err(read_error)?;
+        let last_key = page.entries.last().map(|e| e.key.clone());
+        let revision = page.revision;
+        range.at = Some(revision);
+        let mut matching = page.entries.into_iter().filter(|e| selected(resource, e, &options.labels, &options.fields));
+        if options.limit == 0 {
+            found.extend(matching);
+            return Ok(Listed { entries: found, revision, next: None, remaining: None });
+        }
+        found.extend(matching.by_ref().take(options.limit - found.len()));
+        let more_here = matching.next().is_some();
+        if found.len() == options.limit && (more_here || page.remaining > 0) {
+            let after = found.last().map(|e| e.key[scope.len().min(e.key.len())..].to_owned()).unwrap_or_default();
+            let next = Cursor { revision, after }.encode();
+            return Ok(Listed { entries: found, revision, next: Some(next), remaining: everything.then_some(page.remaining) });
+        }
+        match last_key {
+            Some(key) if page.remaining > 0 => range.start = format!("{key}\0"),
+            _ => return Ok(Listed { entries: found, revision, next: None, remaining: None }),
+        }
+    }
+}
+
+/// A field selector may ask only for what the kind offers.
+pub fn check_fields(resource: &Resource, options: &ListOptions) -> Result<(), Status> {
+    let offered = resource.strategy.selectable_fields();
+    for term in &options.fields.terms {
+        let known = matches!(term.field.as_str(), "metadata.name" | "metadata.namespace")
+            || offered.contains(&term.field.as_str());
+        if !known {
+            return Err(Status::bad_request(resource.strategy.unknown_field(&term.field)));
+        }
+    }
+    Ok(())
+}
+
+/// Where a chunked list goes on, as the continue token says it.
+struct Cursor {
+    revision: u64,
+    after: String,
+}
+
+impl Cursor {
+    fn encode(&self) -> String {
+        let token = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.after});
+        BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
+    }
+
+    fn decode(token: &str) -> Result<Self, Status> {
+        let refused = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|e| refused(&e.to_string()))?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|_| {
+            let first = String::from_utf8_lossy(&bytes).chars().next().unwrap_or(' ');
+            refused(&format!("invalid character '{first}' looking for beginning of value"))
+        })?;
+        let revision = value.get("rv").and_then(Value::as_u64).filter(|r| *r > 0);
+        let after = value.get("start").and_then(Value::as_str).filter(|s| !s.is_empty() && !s.contains(".."));
+        match (revision, after) {
+            (Some(revision), Some(after)) => Ok(Cursor { revision, after: after.to_owned() }),
+            _ => Err(refused("incorrect encoded resourceVersion or start key")),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! What one simulated node knows: sandboxes, containers, addresses, images, and when the next thing happens.
+//!
+//! A container's state is not stored but follows from two moments and the time:
+//!
+//! ```text
+//! starts_at  -        Created           ends_at  in the past    Exited
+//!            future   Starting                   future         as starts_at says
+//!            past     Running                    -              as starts_at says
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::script::Script;
+use crate::container::{Container, ContainerConfig, ContainerId, State};
+use crate::error::Error;
+use crate::image::Image;
+use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId, SandboxState};
+
+/// The code of a process that SIGKILL ended.
+const KILLED: i32 = 137;
+
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    sandboxes: BTreeMap<SandboxId, Sandbox>,
+    containers: BTreeMap<ContainerId, Entry>,
+    /// Finds both kinds by their Pod's UID.
+    sandboxes_of: BTreeMap<String, Vec<SandboxId>>,
+    containers_of: BTreeMap<String, Vec<ContainerId>>,
+    addresses: BTreeSet<u8>,
+    last_address: u8,
+    /// What will happen by itself, and when.
+    due: BTreeSet<(Timestamp, ContainerId)>,
+    /// Whose containers have changed by themselves since anyone asked.
+    changed: BTreeSet<PodRef>,
+    pub(super) images: BTreeMap<String, Image>,
+    issued: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    config: ContainerConfig,
+    script: Script,
+    sandbox: SandboxId,
+    pod: PodRef,
+    created_at: Timestamp,
+    starts_at: Option<Timestamp>,
+    ends_at: Option<(Timestamp, i32)>,
+    stopping: bool,
+}
+
+impl Books {
+    pub(super) fn run_sandbox(
+        &mut self,
+        config: SandboxConfig,
+        seed: u64,
+        subnet: [u8; 3],
+        now: Timestamp,
+    ) -> Result<SandboxId, Error> {
+        let addresses = match config.host_network {
+            true => Vec::new(),
+            false => vec![self.take_address(subnet)?],
+        };
+        let id = SandboxId(self.issue(seed));
+        let (pod, attempt) = (config.pod, config.attempt);
+        self.sandboxes_of.entry(pod.uid.clone()).or_default().push(id.clone());
+        let sandbox = Sandbox { id: id.clone(), pod, attempt, state: SandboxState::Ready, created_at: now, addresses };
+        self.sandboxes.insert(id.clone(), sandbox);
+        Ok(id)
+    }
+
+    pub(super) fn stop_sandbox(&mut self, id: &SandboxId, now: Timestamp) {
+        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
+        sandbox.state = SandboxState::NotReady;
+        for address in &sandbox.addresses {
+            if let IpAddr::V4(address) = address {
+                self.addresses.remove(&address.octets()[3]);
+            }
+        }
+        let uid = sandbox.pod.uid.clone();
+        for container in self.containers_of.get(&uid).cloned().unwrap_or_default() {
+            if self.containers.get(&container).is_some_and(|entry| entry.sandbox == *id) {
+                self.stop(&container, Duration::ZERO, now);
+            }
+        }
+    }
+
+    pub(super) fn remove_sandbox(&mut self, id: &SandboxId, now: Timestamp) {
+        self.stop_sandbox(id, now);
+        let Some(sandbox) = self.sandboxes.remove(id) else { return };
+        let uid = &sandbox.pod.uid;
+        for container in self.containers_of.get(uid).cloned().unwrap_or_default() {
+            if self.containers.get(&container).is_some_and(|entry| entry.sandbox == *id) {
+                self.remove_container(&container);
+            }
+        }
+        take_out(&mut self.sandboxes_of, uid, id);
+    }
+
+    pub(super) fn sandboxes(&self, pod_uid: Option<&str>) -> Vec<Sandbox> {
+        let mut found: Vec<Sandbox> = match pod_uid {
+            Some(uid) => {
+                let ids = self.sandboxes_of.get(uid).into_iter().flatten();
+                ids.filter_map(|id| self.sandboxes.get(id)).cloned().collect()
+            }
+            None => self.sandboxes.values().cloned().collect(),
+        };
+        found.sort_by_key(|sandbox| (sandbox.created_at, sandbox.attempt));
+        found
+    }
+
+    pub(super) fn create_container(
+        &mut self,
+        sandbox: &SandboxId,
+        config: ContainerConfig,
+        seed: u64,
+        now: Timestamp,
+    ) -> Result<ContainerId, Error> {
+        let owner = self.sandboxes.get(sandbox).ok_or_else(|| Error::no_sandbox(&sandbox.0))?;
+        if owner.state != SandboxState::Ready {
+            return Err(Error::Failed(format!("sandbox {sandbox} is not ready")));
+        }
+        let pod = owner.pod.clone();
+        let id = ContainerId(self.issue(seed));
+        let script = Script::of(&config.annotations, &config.name);
+        self.containers_of.entry(pod.uid.clone()).or_default().push(id.clone());
+        let entry = Entry {
+            config: ContainerConfig { annotations: BTreeMap::new(), ..config },
+            script,
+            sandbox: sandbox.clone(),
+            pod,
+            created_at: now,
+            starts_at: None,
+            ends_at: None,
+            stopping: false,
+        };
+        self.containers.insert(id.clone(), entry);
+        Ok(id)
+    }
+
+    pub(super) fn start(&mut self, id: &ContainerId, now: Timestamp) -> Result<(), Error> {
+        let entry = self.containers.get_mut(id).ok_or_else(|| Error::no_container(&id.0))?;
+        if entry.starts_at.is_some() || entry.ends_at.is_some() {
+            return Err(Error::WrongState { id: id.0.clone(), state: "started already", wanted: "created" });
+        }
+        let starts_at = after(now, entry.script.start_delay);
+        entry.starts_at = Some(starts_at);
+        entry.ends_at = entry.script.end_of(entry.config.attempt).map(|(run, code)| (after(starts_at, run), code));
+        let ends_at = entry.ends_at.map(|(at, _)| at);
+        self.due.extend([Some(starts_at), ends_at].into_iter().flatten().map(|at| (at, id.clone())));
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self, id: &ContainerId, grace: Duration, now: Timestamp) {
+        let Some(entry) = self.containers.get_mut(id) else { return };
+        if entry.ends_at.is_some_and(|(at, _)| at <= now) {
+            return;
+        }
+        let never_ran = entry.starts_at.is_none_or(|at| at > now);
+        let obeys = !entry.script.ignores_term && entry.script.stop_takes <= grace && !grace.is_zero();
+        let (takes, code) = match (never_ran, obeys) {
+            (true, _) => (Duration::ZERO, KILLED),
+            (false, true) => (entry.script.stop_takes, entry.script.stop_exit_code),
+            (false, false) => (grace, KILLED),
+        };
+        let end = (after(now, takes), code);
+        if entry.ends_at.is_none_or(|earlier| end.0 < earlier.0) {
+            entry.ends_at = Some(end);
+        }
+        entry.stopping = true;
+        self.due.insert((end.0, id.clone()));
+    }
+
+    pub(super) fn remove_container(&mut self, id: &ContainerId) {
+        let Some(entry) = self.containers.remove(id) else { return };
+        take_out(&mut self.containers_of, &entry.pod.uid, id);
+    }
+
+    pub(super) fn containers(&self, pod_uid: Option<&str>, now: Timestamp) -> Vec<Container> {
+        let mut found: Vec<Container> = match pod_uid {
+            Some(uid) => {
+                let ids = self.containers_of.get(uid).into_iter().flatten();
+                ids.filter_map(|id| self.container(id, now)).collect()
+            }
+            None => self.containers.keys().filter_map(|id| self.container(id, now)).collect(),
+        };
+        found.sort_by_key(|container| (container.created_at, container.attempt));
+        found
+    }
+
+    pub(super) fn container(&self, id: &ContainerId, now: Timestamp) -> Option<Container> {
+        let entry = self.containers.get(id)?;
+        let state = entry.state(now);
+        Some(Container {
+            id: id.clone(),
+            sandbox: entry.sandbox.clone(),
+            pod: entry.pod.clone(),
+            name: entry.config.name.clone(),
+            attempt: entry.config.attempt,
+            image: entry.config.image.clone(),
+            image_id: entry.config.image_id.clone(),
+            created_at: entry.created_at,
+            stopping: entry.stopping && !matches!(state, State::Exited { .. }),
+            state,
+        })
+    }
+
+    pub(super) fn script(&self, id: &ContainerId) -> Option<&Script> {
+        self.containers.get(id).map(|entry| &entry.script)
+    }
+
+    /// Whose containers have changed, and when the next one will.
+    pub(super) fn take_changed(&mut self, now: Timestamp) -> (BTreeSet<PodRef>, Option<Timestamp>) {
+        while self.due.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, id)) = self.due.pop_first()
+                && let Some(entry) = self.containers.get(&id)
+            {
+                self.changed.insert(entry.pod.clone());
+            }
+        }
+        (std::mem::take(&mut self.changed), self.due.first().map(|(at, _)| *at))
+    }
+
+    /// The next free address after the last one given, so that an address is not used again at once.
+    fn take_address(&mut self, [first, second, third]: [u8; 3]) -> Result<IpAddr, Error> {
+        let candidates = (1..=253u8).map(|step| 2 + ((u16::from(self.last_address) + u16::from(step)) % 253) as u8);
+        let free = candidates.into_iter().find(|last| !self.addresses.contains(last)).ok_or(Error::NoAddress)?;
+        self.last_address = free - 2;
+        self.addresses.insert(free);
+        Ok(Ipv4Addr::new(first, second, third, free).into())
+    }
+
+    fn issue(&mut self, seed: u64) -> String {
+        self.issued += 1;
+        format!("{seed:016x}{:048x}", self.issued)
+    }
+}
+
+impl Entry {
+    fn state(&self, now: Timestamp) -> State {
+        let started_at = self.starts_at.filter(|at| *at <= now);
+        match (self.ends_at, started_at) {
+            (Some((finished_at, exit_code)), _) if finished_at <= now => State::Exited {
+                started_at: self.starts_at.filter(|at| *at <= finished_at),
+                finished_at,
+                exit_code,
+                reason: if exit_code == 0 { "Completed" } else { "Error" }.to_owned(),
+                message: String::new(),
+            },
+            (_, Some(started_at)) => State::Running { started_at },
+            (_, None) if self.starts_at.is_some() => State::Starting,
+            (_, None) => State::Created,
+        }
+    }
+}
+
+fn after(moment: Timestamp, wait: Duration) -> Timestamp {
+    let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
+    moment.checked_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+fn take_out<T: PartialEq>(index: &mut BTreeMap<String, Vec<T>>, uid: &str, id: &T) {
+    if let Some(ids) = index.get_mut(uid) {
+        ids.retain(|present| present != id);
+        if ids.is_empty() {
+            index.remove(uid);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The runtime of one simulated node.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use pintle_meta::Clock;
+use tokio::sync::Notify;
+
+use super::books::Books;
+use super::script::Script;
+use crate::container::{Container, ContainerConfig, ContainerId};
+use crate::error::Error;
+use crate::image::{Image, PullRequest};
+use crate::runtime::{Execution, ProbeKind, Runtime, Version};
+use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId};
+
+/// A machine that is not there.
+#[derive(Debug)]
+pub struct Node {
+    clock: Clock,
+    seed: u64,
+    subnet: [u8; 3],
+    // Held only for bookkeeping, never across an await.
+    books: Mutex<Books>,
+    changed: Notify,
+}
+
+impl Node {
+    pub(super) fn new(clock: Clock, name: &str, index: u16) -> Self {
+        let [high, low] = index.to_be_bytes();
+        let subnet = [10, 64u8.saturating_add(high), low];
+        Node { clock, seed: hash(name), subnet, books: Mutex::default(), changed: Notify::new() }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something to the books; whoever waits for changes looks at them again.
+    fn act<T>(&self, act: impl FnOnce(&mut Books, Timestamp) -> T) -> T {
+        let done = act(&mut self.books(), self.clock.now());
+        self.changed.notify_one();
+        done
+    }
+}
+
+#[async_trait]
+impl Runtime for Node {
+    fn version(&self) -> Version {
+        Version { name: "simulated".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+
+    async fn run_sandbox(&self, config: SandboxConfig) -> Result<SandboxId, Error> {
+        self.books().run_sandbox(config, self.seed, self.subnet, self.clock.now())
+    }
+
+    async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), Error> {
+        self.act(|books, now| books.stop_sandbox(id, now));
+        Ok(())
+    }
+
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), Error> {
+        self.act(|books, now| books.remove_sandbox(id, now));
+        Ok(())
+    }
+
+    async fn list_sandboxes(&self, pod_uid: Option<&str>) -> Result<Vec<Sandbox>, Error> {
+        Ok(self.books().sandboxes(pod_uid))
+    }
+
+    async fn create_container(&self, sandbox: &SandboxId, config: ContainerConfig) -> Result<ContainerId, Error> {
+        self.books().create_container(sandbox, config, self.seed, self.clock.now())
+    }
+
+    async fn start_container(&self, id: &ContainerId) -> Result<(), Error> {
+        self.act(|books, now| books.start(id, now))
+    }
+
+    async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), Error> {
+        self.act(|books, now| books.stop(id, grace, now));
+        Ok(())
+    }
+
+    async fn remove_container(&self, id: &ContainerId) -> Result<(), Error> {
+        self.books().remove_container(id);
+        Ok(())
+    }
+
+    async fn list_containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, Error> {
+        Ok(self.books().containers(pod_uid, self.clock.now()))
+    }
+
+    async fn container_status(&self, id: &ContainerId) -> Result<Container, Error> {
+        self.books().container(id, self.clock.now()).ok_or_else(|| Error::no_container(&id.0))
+    }
+
+    async fn pull_image(&self, request: PullRequest) -> Result<Image, Error> {
+        let PullRequest { image: name, container, annotations } = request;
+        let script = Script::of(&annotations, &container);
+        if !script.pull_delay.is_zero() {
+            tokio::time::sleep(script.pull_delay).await;
+        }
+        if script.pull_fails {
+            return Err(Error::PullFailed(format!("failed to pull image {name:?}: the script says that it fails")));
+        }
+        let digest: String = (0..4).map(|part| format!("{:016x}", hash(&format!("{part}{name}")))).collect();
+        let image = Image { id: format!("{}@sha256:{digest}", repository(&name)), size: 1 << 20, name };
+        self.books().images.insert(image.name.clone(), image.clone());
+        Ok(image)
+    }
+
+    async fn image(&self, name: &str) -> Result<Option<Image>, Error> {
+        Ok(self.books().images.get(name).cloned())
+    }
+
+    async fn list_images(&self) -> Result<Vec<Image>, Error> {
+        Ok(self.books().images.values().cloned().collect())
+    }
+
+    async fn remove_image(&self, name: &str) -> Result<(), Error> {
+        self.books().images.remove(name);
+        Ok(())
+    }
+
+    async fn exec(&self, id: &ContainerId, _command: &[String], _timeout: Duration) -> Result<Execution, Error> {
+        match self.container_status(id).await? {
+            container if container.is_running() => Ok(Execution::default()),
+            _ => Err(Error::WrongState { id: id.0.clone(), state: "not running", wanted: "running" }),
+        }
+    }
+
+    async fn probe(&self, id: &ContainerId, kind: ProbeKind) -> Option<Result<(), String>> {
+        let now = self.clock.now();
+        let books = self.books();
+        let started_at = books.container(id, now).filter(Container::is_running).and_then(|found| found.started_at());
+        let (Some(script), Some(started_at)) = (books.script(id), started_at) else {
+            return Some(Err("the container is not running".to_owned()));
+        };
+        let ran = Duration::try_from(now.duration_since(started_at)).unwrap_or_default();
+        let fails = |after: Option<Duration>| after.is_some_and(|after| ran >= after);
+        let healthy = match kind {
+            ProbeKind::Startup => ran >= script.started_after,
+            ProbeKind::Readiness => ran >= script.ready_after && !fails(script.ready_fails_after),
+            ProbeKind::Liveness => !fails(script.liveness_fails_after),
+        };
+        Some(if healthy { Ok(()) } else { Err("the script says that it fails".to_owned()) })
+    }
+
+    async fn changes(&self) -> BTreeSet<PodRef> {
+        loop {
+            let woken = self.changed.notified();
+            let now = self.clock.now();
+            let (changed, next) = self.books().take_changed(now);
+            if !changed.is_empty() {
+                return changed;
+            }
+            match next {
+                Some(next) => {
+                    let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
+                    // Timers tick in milliseconds; never spin on what is left of one.
+                    let wait = wait.max(Duration::from_millis(1));
+                    tokio::select! {
+                        () = woken => {}
+                        () = tokio::time::sleep(wait) => {}
+                    }
+                }
+                None => woken.await,
+            }
+        }
+    }
+}
+
+/// FNV-1a: the same on every machine and in every run.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The image's name without its tag or digest.
+fn repository(image: &str) -> &str {
+    let name = image.split('@').next().unwrap_or(image);
+    match name.rfind(':') {
+        // A colon before a slash belongs to the registry's port.
+        Some(colon) if !name[colon..].contains('/') => &name[..colon],
+        _ => name,
+    }
+}

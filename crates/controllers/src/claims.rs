@@ -1,0 +1,74 @@
+//! Adopting and releasing, for loops that find what is theirs by selector.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::{NamespaceResourceScope, Selector};
+use kube::{Client, Resource, ResourceExt};
+use pintle_runtime::Error;
+use pintle_runtime::owner::{self, Claim};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The candidates that are the owner's, after adopting those that match and are nobody's, and letting go those that no
+/// longer match.
+pub(crate) async fn claim<O, C>(
+    client: &Client,
+    owner: &O,
+    selector: &Selector,
+    candidates: Vec<Arc<C>>,
+) -> Result<Vec<Arc<C>>, Error>
+where
+    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let namespace = owner.namespace().unwrap_or_default();
+    let (owners, objects): (Api<O>, Api<C>) =
+        (Api::namespaced(client.clone(), &namespace), Api::namespaced(client.clone(), &namespace));
+    let mut adopting_is_safe = false;
+    let mut claimed = Vec::new();
+    for object in candidates {
+        match owner::claim(owner.meta(), selector, object.meta()) {
+            Claim::Keep => claimed.push(object),
+            Claim::Adopt => {
+                if !adopting_is_safe {
+                    check_still_there(&owners, owner).await?;
+                    adopting_is_safe = true;
+                }
+                let patch = owner::adoption_patch(owner, object.meta());
+                claimed.extend(patched(&objects, &object.name_any(), patch).await?.map(Arc::new));
+            }
+            Claim::Release => {
+                let patch = owner::release_patch(owner.meta().uid.as_deref().unwrap_or_default(), object.meta());
+                patched(&objects, &object.name_any(), patch).await?;
+            }
+            Claim::Ignore => {}
+        }
+    }
+    Ok(claimed)
+}
+
+/// The cache may not know yet that the owner is going; what it adopted then would be deleted with it.
+async fn check_still_there<O>(owners: &Api<O>, owner: &O) -> Result<(), Error>
+where
+    O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let fresh = owners.get(&owner.name_any()).await?;
+    if fresh.meta().uid != owner.meta().uid || fresh.meta().deletion_timestamp.is_some() {
+        return Err(Error::Invalid(format!("{} is going away and adopts nothing", owner.name_any())));
+    }
+    Ok(())
+}
+
+/// Nothing if the object is gone or another has taken its name.
+async fn patched<C>(objects: &Api<C>, name: &str, patch: Value) -> Result<Option<C>, Error>
+where
+    C: Clone + DeserializeOwned + Debug,
+{
+    match objects.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 422) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,197 @@
+//! What a Deployment does next: which ReplicaSets to make, scale and drop, and what to say in its status.
+//!
+//! The plan works on a copy: every decision sees the effect of those before it, and each object is written once.
+
+mod fenceposts;
+mod hash;
+mod progress;
+mod revision;
+mod rollout;
+mod scale;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+pub(super) use fenceposts::is_rolling;
+pub(super) use progress::failed_to_create;
+pub(super) use revision::same_template;
+
+/// Everything the plan may know.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) deployment: Deployment,
+    /// The ReplicaSets that are the Deployment's.
+    pub(super) sets: Vec<ReplicaSet>,
+    /// UIDs of those ReplicaSets that have a Pod which has not finished.
+    pub(super) with_running_pods: BTreeSet<String>,
+    pub(super) now: Timestamp,
+}
+
+/// What to write, in this order, and when to look again.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) writes: Vec<Write>,
+    /// The Deployment with a new status and revision, if either has changed.
+    pub(super) status: Option<Box<Deployment>>,
+    pub(super) look_again: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub(super) enum Write {
+    Create { set: Box<ReplicaSet>, event: Option<String> },
+    Update { set: Box<ReplicaSet>, event: Option<String> },
+    Delete { name: String },
+}
+
+pub(super) fn plan(facts: Facts) -> Plan {
+    let mut rollout = Rollout::new(facts);
+    if rollout.deployment.metadata.deletion_timestamp.is_some() {
+        rollout.sync_revision();
+        return rollout.finish_without_progress();
+    }
+    rollout.note_pause();
+    rollout.sync_revision();
+    if rollout.is_paused() {
+        rollout.scale();
+        rollout.clean_up();
+        return rollout.finish_without_progress();
+    }
+    if rollout.was_scaled() {
+        rollout.scale();
+        return rollout.finish_without_progress();
+    }
+    match is_rolling(&rollout.deployment) {
+        true => rollout.roll(),
+        false => rollout.recreate(),
+    }
+    rollout.finish()
+}
+
+/// The work in progress.
+struct Rollout {
+    original: Deployment,
+    deployment: Deployment,
+    /// Oldest first.
+    sets: Vec<Set>,
+    /// Which of them has the Deployment's template.
+    new: Option<usize>,
+    dropped: Vec<String>,
+    with_running_pods: BTreeSet<String>,
+    now: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Set {
+    object: ReplicaSet,
+    /// Its size before the plan.
+    before: i32,
+    created: bool,
+    changed: bool,
+}
+
+impl Set {
+    fn found(object: ReplicaSet) -> Self {
+        let before = object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        Set { object, before, created: false, changed: false }
+    }
+
+    /// What to tell people, if the size changes.
+    fn event(&self) -> Option<String> {
+        let (name, before, replicas) = (self.name(), self.before, self.replicas());
+        let direction = if before < replicas { "up" } else { "down" };
+        (before != replicas).then(|| format!("Scaled {direction} replica set {name} from {before} to {replicas}"))
+    }
+
+    fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn replicas(&self) -> i32 {
+        self.object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+    }
+
+    fn available(&self) -> i32 {
+        self.object.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
+    }
+
+    fn ready(&self) -> i32 {
+        self.object.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0)
+    }
+
+    fn actual(&self) -> i32 {
+        self.object.status.as_ref().map_or(0, |status| status.replicas)
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Sets an annotation; marks the set as changed if it was another.
+    fn annotate(&mut self, key: &str, value: &str) {
+        if self.annotation(key) != Some(value) {
+            self.object.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+            self.changed = true;
+        }
+    }
+}
+
+impl Rollout {
+    fn new(facts: Facts) -> Self {
+        let Facts { deployment, mut sets, with_running_pods, now } = facts;
+        sets.sort_by_key(|set| (set.metadata.creation_timestamp.clone(), set.metadata.name.clone()));
+        let new = sets.iter().position(|set| same_template(&deployment, set));
+        let sets = sets.into_iter().map(Set::found).collect();
+        Rollout { original: deployment.clone(), deployment, sets, new, dropped: Vec::new(), with_running_pods, now }
+    }
+
+    fn wanted(&self) -> i32 {
+        fenceposts::wanted(&self.deployment)
+    }
+
+    fn is_paused(&self) -> bool {
+        self.deployment.spec.as_ref().and_then(|spec| spec.paused).unwrap_or(false)
+    }
+
+    /// Indexes of all sets but the new one, oldest first.
+    fn old(&self) -> Vec<usize> {
+        (0..self.sets.len()).filter(|index| Some(*index) != self.new).collect()
+    }
+
+    fn total_replicas(&self) -> i32 {
+        self.sets.iter().map(Set::replicas).sum()
+    }
+
+    fn status(&self) -> DeploymentStatus {
+        self.deployment.status.clone().unwrap_or_default()
+    }
+
+    fn time(&self) -> Time {
+        Time(self.now)
+    }
+
+    fn into_plan(self, status: DeploymentStatus, look_again: Option<Duration>) -> Plan {
+        let mut writes: Vec<Write> = Vec::new();
+        for found in self.sets {
+            let (event, created, changed) = (found.event(), found.created, found.changed);
+            let set = Box::new(found.object);
+            match (created, changed) {
+                (true, _) => writes.push(Write::Create { set, event }),
+                (false, true) => writes.push(Write::Update { set, event }),
+                (false, false) => {}
+            }
+        }
+        writes.extend(self.dropped.into_iter().map(|name| Write::Delete { name }));
+        let before = progress::normal(self.original.status.clone().unwrap_or_default());
+        let same = before == status && self.original.metadata.annotations == self.deployment.metadata.annotations;
+        let updated = Box::new(Deployment { status: Some(status), ..self.deployment });
+        match same {
+            true => Plan { writes, status: None, look_again },
+            // The write wakes the loop again, which then sets the timer.
+            false => Plan { writes, status: Some(updated), look_again: None },
+        }
+    }
+}

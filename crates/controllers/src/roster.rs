@@ -1,0 +1,95 @@
+//! Every loop by name, and how to start, stop and crash them one by one.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use pintle_runtime::{Context, Trigger};
+use tokio::task::JoinHandle;
+
+/// What loops are told beside their context.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The certificates with which Pods check the API server, as PEM; without them no `kube-root-ca.crt` is published.
+    pub root_ca: Option<String>,
+}
+
+type Run = fn(Context, Options) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A loop that can be started.
+#[derive(Clone, Copy)]
+pub struct Loop {
+    /// How the loop is called on the command line.
+    pub name: &'static str,
+    /// The name under which it writes.
+    pub agent: &'static str,
+    run: Run,
+}
+
+/// All loops, in the order in which they start.
+pub fn roster() -> Vec<Loop> {
+    vec![
+        entry("deployment", "deployment-controller", |context, _| Box::pin(crate::deployment::run(context))),
+        entry("replicaset", "replicaset-controller", |context, _| Box::pin(crate::replicaset::run(context))),
+        entry("garbage", "garbage-collector", |context, _| Box::pin(crate::garbage::run(context))),
+        entry("namespace", "namespace-controller", |context, _| Box::pin(crate::namespace::run(context))),
+        entry("serviceaccount", "serviceaccount-controller", |context, _| {
+            Box::pin(crate::serviceaccount::run(context))
+        }),
+        entry("rootca", "root-ca-cert-publisher", |context, options| {
+            Box::pin(crate::rootca::run(context, options.root_ca))
+        }),
+        entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
+    ]
+}
+
+fn entry(name: &'static str, agent: &'static str, run: Run) -> Loop {
+    Loop { name, agent, run }
+}
+
+/// Starts the named loops, or all of them if none is named. Unknown names are returned as the error.
+pub fn start(context: &Context, which: &[&str], options: &Options) -> Result<Vec<Running>, UnknownLoop> {
+    let roster = roster();
+    if let Some(unknown) = which.iter().find(|name| roster.iter().all(|known| known.name != **name)) {
+        return Err(UnknownLoop((*unknown).to_owned()));
+    }
+    let wanted = roster.into_iter().filter(|known| which.is_empty() || which.contains(&known.name));
+    Ok(wanted.map(|known| known.start(context, options)).collect())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("there is no loop {0:?}; `pintle_controllers::roster()` lists them")]
+pub struct UnknownLoop(String);
+
+impl Loop {
+    pub fn start(&self, context: &Context, options: &Options) -> Running {
+        let (trigger, own) = context.named(self.agent);
+        Running { name: self.name, trigger, task: tokio::spawn((self.run)(own, options.clone())) }
+    }
+}
+
+/// A loop at work. Dropping it stops it.
+#[derive(Debug)]
+pub struct Running {
+    pub name: &'static str,
+    trigger: Trigger,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Lets the loop finish what it has in hand.
+    pub async fn stop(self) {
+        self.trigger.fire();
+        // A loop that panicked has ended too.
+        let _ = self.task.await;
+    }
+
+    /// Ends the loop at its next await, as losing the process would.
+    pub async fn crash(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+}

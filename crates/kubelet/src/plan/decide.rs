@@ -1,0 +1,177 @@
+//! Which containers to start, to stop, or to let wait.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pintle_container::ProbeKind;
+
+use super::backoff::{RestartBackoff, after, written};
+use super::slots::{Role, Slot};
+use super::{Action, Input, Pull};
+use crate::probes::Verdicts;
+
+/// How long a failed pull is shown as such before it is shown as waiting.
+const FRESH_FAILURE: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// It is as it should be, or it is not its turn.
+    Leave,
+    Start,
+    /// Not now; this is what its status says.
+    Wait { reason: &'static str, message: String, until: Option<Timestamp> },
+    Stop { message: String, grace: Option<Duration> },
+}
+
+impl Decision {
+    pub(super) fn is_crash_loop(&self) -> bool {
+        matches!(self, Decision::Wait { reason: "CrashLoopBackOff", .. })
+    }
+
+    pub(super) fn until(&self) -> Option<Timestamp> {
+        match self {
+            Decision::Wait { until, .. } => *until,
+            _ => None,
+        }
+    }
+}
+
+/// One decision a slot, in the slots' order.
+pub(super) fn decide(input: &Input<'_>, slots: &[Slot<'_>]) -> Vec<Decision> {
+    let sandbox = input.world.ready_sandbox().map(|sandbox| &sandbox.id);
+    let initialized = slots.iter().any(|slot| slot.role == Role::Main && slot.latest_in(sandbox).is_some());
+    // Whether those before have come far enough for the next one to start.
+    let mut turn = true;
+    let mut decisions = Vec::with_capacity(slots.len());
+    for slot in slots {
+        let skipped = slot.role == Role::Init && initialized;
+        decisions.push(if turn && !skipped { of_slot(input, slot) } else { Decision::Leave });
+        let run = slot.latest_in(sandbox);
+        turn &= match slot.role {
+            Role::Main => true,
+            _ if initialized => true,
+            Role::Init => run.and_then(|run| run.exit_code()) == Some(0),
+            Role::Sidecar => run.is_some_and(|run| is_started(input.verdicts, slot, run)),
+        };
+    }
+    decisions
+}
+
+/// Whether its startup probe, if it has one, has succeeded.
+pub(super) fn is_started(verdicts: &dyn Verdicts, slot: &Slot<'_>, run: &pintle_container::Container) -> bool {
+    run.is_running()
+        && (slot.spec.startup_probe.is_none() || verdicts.verdict(&run.id, ProbeKind::Startup) == Some(true))
+}
+
+fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
+    let sandbox = input.world.ready_sandbox().map(|sandbox| &sandbox.id);
+    match slot.latest() {
+        Some(run) if run.is_alive() => match failed_probe(input.verdicts, slot, run) {
+            Some(kind) if !run.stopping => {
+                let (name, probe) = match kind {
+                    ProbeKind::Startup => ("startup", &slot.spec.startup_probe),
+                    _ => ("liveness", &slot.spec.liveness_probe),
+                };
+                let who = if slot.role == Role::Main { "Container" } else { "Init container" };
+                let seconds = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
+                Decision::Stop {
+                    message: format!("{who} {} failed {name} probe, will be restarted", slot.spec.name),
+                    grace: seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs),
+                }
+            }
+            _ => Decision::Leave,
+        },
+        // An init container runs again in a new sandbox, however it ended in the old one.
+        Some(run) if slot.role == Role::Init && Some(&run.sandbox) != sandbox => start(input, slot),
+        _ => match slot.exit_code() {
+            Some(code) if !slot.should_restart(input.spec, code) => Decision::Leave,
+            _ => start(input, slot),
+        },
+    }
+}
+
+fn failed_probe(verdicts: &dyn Verdicts, slot: &Slot<'_>, run: &pintle_container::Container) -> Option<ProbeKind> {
+    let failed = |kind| verdicts.verdict(&run.id, kind) == Some(false);
+    let startup = slot.spec.startup_probe.as_ref().filter(|_| failed(ProbeKind::Startup)).map(|_| ProbeKind::Startup);
+    let liveness = || slot.spec.liveness_probe.as_ref().filter(|_| failed(ProbeKind::Liveness));
+    startup.or_else(|| liveness().map(|_| ProbeKind::Liveness))
+}
+
+fn start(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
+    let name = &slot.spec.name;
+    match input.pulls.get(name) {
+        Some(Pull::Going) => return Decision::Leave,
+        Some(Pull::Failed { message, failed_at, wait }) => {
+            let retry_at = after(*failed_at, *wait);
+            let shown_until = after(*failed_at, FRESH_FAILURE);
+            let image = slot.spec.image.as_deref().unwrap_or_default();
+            if input.now < shown_until {
+                let message = message.clone();
+                return Decision::Wait { reason: "ErrImagePull", message, until: Some(shown_until) };
+            }
+            if input.now < retry_at {
+                let message = format!("Back-off pulling image {image:?}: ErrImagePull: {message}");
+                return Decision::Wait { reason: "ImagePullBackOff", message, until: Some(retry_at) };
+            }
+        }
+        None => {}
+    }
+    let backoff = input.backoffs.get(name);
+    let ended_at = slot.latest().and_then(|run| run.finished_at());
+    let until = ended_at.and_then(|ended_at| RestartBackoff::until(backoff, ended_at, input.now));
+    match (until, backoff) {
+        (Some(until), Some(backoff)) => Decision::Wait {
+            reason: "CrashLoopBackOff",
+            message: format!(
+                "back-off {} restarting failed container={name} pod={}",
+                written(backoff.wait),
+                crate::pods::described(input.pod)
+            ),
+            until: Some(until),
+        },
+        _ => Decision::Start,
+    }
+}
+
+/// The steps that the decisions ask for, and the runs that no one will ask about again.
+pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decision]) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let starts = decisions.iter().any(|decision| *decision == Decision::Start);
+    if starts && input.world.ready_sandbox().is_none() {
+        let attempt = input.world.sandboxes.last().map_or(0, |sandbox| sandbox.attempt + 1);
+        // Whose turn it is looks different with a sandbox: start nothing before.
+        return vec![Action::RunSandbox { attempt }];
+    }
+    let default_grace = grace_of(input);
+    for (slot, decision) in slots.iter().zip(decisions) {
+        match decision {
+            Decision::Leave | Decision::Wait { .. } => {}
+            Decision::Start => {
+                let ended_at = slot.latest().and_then(|run| run.finished_at());
+                let old = input.backoffs.get(&slot.spec.name);
+                actions.push(Action::Start {
+                    container: slot.spec.name.clone(),
+                    attempt: slot.next_attempt(),
+                    backoff: ended_at.map(|ended_at| RestartBackoff::next(old, ended_at, input.now)),
+                });
+            }
+            Decision::Stop { message, grace } => actions.extend(slot.latest().map(|run| Action::Stop {
+                id: run.id.clone(),
+                container: slot.spec.name.clone(),
+                grace: grace.unwrap_or(default_grace),
+                message: message.clone(),
+            })),
+        }
+        // The latest run and the one before, which is its last state, are kept.
+        let superseded = slot.runs.len().saturating_sub(2);
+        actions.extend(slot.runs[..superseded].iter().map(|run| Action::Remove(run.id.clone())));
+    }
+    actions
+}
+
+/// How long containers of this Pod may take to end.
+pub(super) fn grace_of(input: &Input<'_>) -> Duration {
+    let seconds = input.pod.metadata.deletion_grace_period_seconds.or(input.spec.termination_grace_period_seconds);
+    // Even a Pod deleted with no grace gets a moment: the API server has already let its name go.
+    Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(30).max(1))
+}

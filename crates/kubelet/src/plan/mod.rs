@@ -1,0 +1,146 @@
+//! What to do for a Pod: its spec, what the runtime says and the time in; actions and the status to write out. No I/O.
+//!
+//! The plan is made anew each time and trusts nothing it decided before: a restarted node agent plans the same.
+
+mod backoff;
+mod conditions;
+mod decide;
+mod phase;
+mod slots;
+mod status;
+mod teardown;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use pintle_container::{Container, ContainerId, Sandbox, SandboxId, SandboxState};
+
+pub(crate) use backoff::RestartBackoff;
+pub(crate) use slots::Role;
+
+use crate::probes::Verdicts;
+use decide::Decision;
+
+/// Everything that a plan may know.
+pub(crate) struct Input<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) spec: &'a PodSpec,
+    /// The status as last written or read, whichever is newer.
+    pub(crate) status: &'a PodStatus,
+    pub(crate) world: &'a World,
+    pub(crate) verdicts: &'a dyn Verdicts,
+    /// Containers whose image is on its way or could not be had.
+    pub(crate) pulls: &'a BTreeMap<String, Pull>,
+    pub(crate) backoffs: &'a BTreeMap<String, RestartBackoff>,
+    /// The grace with which containers were asked to stop.
+    pub(crate) asked: &'a BTreeMap<ContainerId, Duration>,
+    pub(crate) host_address: IpAddr,
+    /// What container identifiers begin with, as in `containerd://`.
+    pub(crate) runtime_name: &'a str,
+    pub(crate) now: Timestamp,
+}
+
+/// What the runtime has of the Pod.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    /// Oldest first.
+    pub(crate) sandboxes: Vec<Sandbox>,
+    /// Oldest first.
+    pub(crate) containers: Vec<Container>,
+}
+
+impl World {
+    /// The sandbox that counts, if it can take containers.
+    pub(crate) fn ready_sandbox(&self) -> Option<&Sandbox> {
+        self.sandboxes.last().filter(|sandbox| sandbox.state == SandboxState::Ready)
+    }
+
+    pub(crate) fn nothing_runs(&self) -> bool {
+        !self.containers.iter().any(Container::is_alive)
+    }
+}
+
+/// Where the pull of a container's image stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pull {
+    Going,
+    Failed { message: String, failed_at: Timestamp, wait: Duration },
+}
+
+/// One step towards what the spec says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    RunSandbox { attempt: u32 },
+    Start { container: String, attempt: u32, backoff: Option<RestartBackoff> },
+    Stop { id: ContainerId, container: String, grace: Duration, message: String },
+    Remove(ContainerId),
+    StopSandbox(SandboxId),
+}
+
+/// What to do now, what to say, and when to look again.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) status: PodStatus,
+    /// Containers that wait before they are started again.
+    pub(crate) backing_off: Vec<String>,
+    pub(crate) wake_at: Option<Timestamp>,
+    /// Nothing of it runs and nothing will: a Pod that is being deleted may go.
+    pub(crate) gone: bool,
+}
+
+/// Why a Pod is being brought to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Deleted,
+    Finished,
+    DeadlineExceeded,
+}
+
+pub(crate) fn plan(input: &Input<'_>) -> Plan {
+    let slots = slots::slots(input);
+    let ending = ending(input);
+    let decisions = match ending {
+        Some(_) => vec![Decision::Leave; slots.len()],
+        None => decide::decide(input, &slots),
+    };
+    let mut status = status::status(input, &slots, &decisions, ending);
+    let finished = phase::is_terminal(status.phase.as_deref());
+    if ending.is_none() && !finished {
+        let backing_off = slots.iter().zip(&decisions).filter(|(_, decision)| decision.is_crash_loop());
+        let backing_off = backing_off.map(|(slot, _)| slot.spec.name.clone()).collect();
+        let wake_at = decisions.iter().filter_map(Decision::until).chain(deadline(input)).min();
+        let actions = decide::actions(input, &slots, &decisions);
+        return Plan { actions, status, backing_off, wake_at, gone: false };
+    }
+    let actions = teardown::actions(input, &slots);
+    let gone = input.world.nothing_runs() && input.world.ready_sandbox().is_none();
+    if gone && ending == Some(Ending::Deleted) {
+        status::close(input, &mut status);
+    }
+    Plan { actions, status, backing_off: Vec::new(), wake_at: None, gone }
+}
+
+fn ending(input: &Input<'_>) -> Option<Ending> {
+    if input.pod.metadata.deletion_timestamp.is_some() {
+        Some(Ending::Deleted)
+    } else if phase::is_terminal(input.status.phase.as_deref()) {
+        Some(Ending::Finished)
+    } else if deadline(input).is_some_and(|deadline| deadline <= input.now) {
+        Some(Ending::DeadlineExceeded)
+    } else {
+        None
+    }
+}
+
+/// When the Pod has been active for as long as it may be.
+fn deadline(input: &Input<'_>) -> Option<Timestamp> {
+    let seconds = input.spec.active_deadline_seconds?;
+    let started = input.status.start_time.as_ref().map_or(input.now, |time| time.0);
+    started.checked_add(SignedDuration::from_secs(seconds)).ok()
+}

@@ -1,0 +1,87 @@
+//! A Pod's containers, each with its role, its runs and what was last said of it.
+
+use k8s_openapi::api::core::v1::{Container as Spec, ContainerStatus, PodSpec};
+use pintle_container::{Container, SandboxId};
+
+use super::Input;
+
+/// What a container is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Must end well before the next one starts.
+    Init,
+    /// Must have started before the next one starts, and runs as long as the Pod.
+    Sidecar,
+    Main,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) role: Role,
+    /// Oldest first.
+    pub(super) runs: Vec<&'a Container>,
+    pub(super) old: Option<&'a ContainerStatus>,
+}
+
+impl<'a> Slot<'a> {
+    pub(super) fn latest(&self) -> Option<&'a Container> {
+        self.runs.last().copied()
+    }
+
+    /// The latest run, if it was in this sandbox.
+    pub(super) fn latest_in(&self, sandbox: Option<&SandboxId>) -> Option<&'a Container> {
+        self.latest().filter(|run| Some(&run.sandbox) == sandbox)
+    }
+
+    /// The number of the run that comes next.
+    pub(super) fn next_attempt(&self) -> u32 {
+        match (self.latest(), self.old) {
+            (Some(run), _) => run.attempt + 1,
+            (None, Some(old)) => {
+                let state = old.state.as_ref();
+                let ran = state.is_some_and(|state| state.running.is_some() || state.terminated.is_some());
+                u32::try_from(old.restart_count).unwrap_or(0) + u32::from(ran)
+            }
+            (None, None) => 0,
+        }
+    }
+
+    /// The code with which it ended, as far as anyone remembers; nothing while it runs or if it never did.
+    pub(super) fn exit_code(&self) -> Option<i32> {
+        match self.latest() {
+            Some(run) => run.exit_code(),
+            None => self.old?.state.as_ref()?.terminated.as_ref().map(|end| end.exit_code),
+        }
+    }
+
+    pub(super) fn should_restart(&self, spec: &PodSpec, exit_code: i32) -> bool {
+        should_restart(self.role, spec.restart_policy.as_deref(), exit_code)
+    }
+}
+
+pub(super) fn should_restart(role: Role, policy: Option<&str>, exit_code: i32) -> bool {
+    match (role, policy) {
+        (Role::Sidecar, _) => true,
+        (Role::Init, Some("Never")) | (Role::Main, Some("Never")) => false,
+        (Role::Init, _) | (Role::Main, Some("OnFailure")) => exit_code != 0,
+        (Role::Main, _) => true,
+    }
+}
+
+/// Init containers and sidecars in their order, then the main ones.
+pub(super) fn slots<'a>(input: &Input<'a>) -> Vec<Slot<'a>> {
+    let status = input.status;
+    let init = input.spec.init_containers.iter().flatten().map(|spec| {
+        let role = if spec.restart_policy.as_deref() == Some("Always") { Role::Sidecar } else { Role::Init };
+        (spec, role, status.init_container_statuses.as_deref())
+    });
+    let main = input.spec.containers.iter().map(|spec| (spec, Role::Main, status.container_statuses.as_deref()));
+    init.chain(main)
+        .map(|(spec, role, old)| {
+            let mut runs: Vec<&Container> = input.world.containers.iter().filter(|run| run.name == spec.name).collect();
+            runs.sort_by_key(|run| run.attempt);
+            Slot { spec, role, runs, old: old.into_iter().flatten().find(|old| old.name == spec.name) }
+        })
+        .collect()
+}

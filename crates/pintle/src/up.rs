@@ -1,0 +1,192 @@
+//! `pintle up`: the whole cluster in one process, from a data directory to a kubeconfig.
+
+use crate::kubeconfig;
+use pintle_apiserver::pki::{Pki, PkiError, write_private};
+use pintle_apiserver::{ApiServer, Parts, StartError, listener};
+use pintle_meta::{Clock, Random};
+use pintle_store::file::OpenError;
+use pintle_store::{FileStore, MemoryStore, Options, Store};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+#[derive(clap::Args, Clone)]
+pub(crate) struct Flags {
+    /// Where the cluster is kept [default: $XDG_DATA_HOME/pintle or ~/.local/share/pintle].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Where the API server listens.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
+    listen: SocketAddr,
+    /// Where the administrator's kubeconfig is written [default: DIR/admin.kubeconfig].
+    #[arg(long, value_name = "FILE")]
+    write_kubeconfig: Option<PathBuf>,
+    /// How many simulated nodes the cluster has.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: usize,
+    /// Keep nothing: the cluster lives in memory and is gone when it stops.
+    #[arg(long)]
+    ephemeral: bool,
+}
+
+/// Why the cluster cannot run, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("no data directory: set --data-dir, or HOME")]
+    NoDirectory,
+    #[error("cannot write to {}: {source}; choose another place with --data-dir or mend its permissions", path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Store(#[from] OpenError),
+    #[error("{0}")]
+    Pki(#[from] PkiError),
+    #[error("port in use: something else listens on {0}; stop it or choose another with --listen ADDR:PORT")]
+    PortInUse(SocketAddr),
+    #[error("cannot listen on {address}: {source}; choose another with --listen ADDR:PORT")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("{0}")]
+    Start(#[from] StartError),
+    #[error("cannot start: {0}")]
+    Runtime(io::Error),
+    #[error("the store stopped: {0}; nothing that was acknowledged is lost. Make room or mend the disk, then start again")]
+    StoreStopped(String),
+}
+
+impl Failure {
+    /// 2: what was asked cannot be done here; 3: somebody else has it; 4: it broke while running.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::PortInUse(_) | Failure::Store(OpenError::Locked { .. }) => 3,
+            Failure::StoreStopped(_) => 4,
+            _ => 2,
+        }
+    }
+}
+
+pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let result = runtime.block_on(up(flags));
+    // Loops that wait for a timer need no farewell.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn up(flags: Flags) -> Result<(), Failure> {
+    let started = Instant::now();
+    let (clock, random) = (Clock::system(), Random::system());
+    let directory = directory(&flags)?;
+    let (store, pki): (Arc<dyn Store>, Pki) = match &directory {
+        None => (Arc::new(MemoryStore::new()), Pki::generate(clock.now())?),
+        Some(directory) => {
+            // The store's lock is taken first: who has it owns everything below the directory.
+            let store = FileStore::open(directory.join("store"), Options::default())?;
+            (Arc::new(store), Pki::open(&directory.join("pki"), clock.now())?)
+        }
+    };
+    let place = directory.as_ref().map_or("memory, nothing is kept".to_owned(), |d| d.display().to_string());
+    println!("store      {place} (revision {})", store.revision());
+
+    let tcp = listen(flags.listen).await?;
+    let address = tcp.local_addr().map_err(Failure::Runtime)?;
+    let server = ApiServer::start(Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: pki.token_key.clone() }).await?;
+    server.set_address(address.to_string());
+    let tls = pki.server_tls(&addresses(address.ip()), clock.now())?;
+    let serving = tokio::spawn(listener::serve(server.clone(), tcp, tls));
+    let own_loops = tokio::spawn({
+        let server = server.clone();
+        async move { server.run().await }
+    });
+    let url = format!("https://{}", reachable(address));
+    println!("api        {url}");
+
+    let config = write_kubeconfig(&flags, directory.as_deref(), &url, &pki, &clock)?;
+    println!("kubeconfig {}", config.display());
+    println!("ready      in {} ms; Ctrl-C stops it", started.elapsed().as_millis());
+    println!();
+    println!("  export KUBECONFIG={}", config.display());
+    println!("  kubectl get nodes");
+
+    let outcome = until_stopped(&store).await;
+    println!("stopping");
+    server.stop();
+    let _ = tokio::join!(serving, own_loops);
+    store.close().await;
+    println!("stopped");
+    outcome
+}
+
+/// Returns on Ctrl-C or SIGTERM, or when the store can take no more writes.
+async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure> {
+    let mut terminate =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(Failure::Runtime)?;
+    let broken = async {
+        loop {
+            if let Err(why) = store.health() {
+                return why;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        why = broken => Err(Failure::StoreStopped(why)),
+    }
+}
+
+/// The data directory, made if it is new; none for an ephemeral cluster.
+fn directory(flags: &Flags) -> Result<Option<PathBuf>, Failure> {
+    if flags.ephemeral {
+        return Ok(None);
+    }
+    let path = match &flags.data_dir {
+        Some(path) => path.clone(),
+        None => default_directory().ok_or(Failure::NoDirectory)?,
+    };
+    std::fs::create_dir_all(&path).map_err(|source| Failure::Directory { path: path.clone(), source })?;
+    std::path::absolute(&path).map(Some).map_err(|source| Failure::Directory { path, source })
+}
+
+fn default_directory() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share"))).map(|d| d.join("pintle"))
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => Failure::PortInUse(address),
+        _ => Failure::Listen { address, source },
+    })
+}
+
+/// The addresses that the server's certificate speaks for.
+fn addresses(listening: IpAddr) -> Vec<IpAddr> {
+    let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1))];
+    if !listening.is_unspecified() && !addresses.contains(&listening) {
+        addresses.push(listening);
+    }
+    addresses
+}
+
+/// A server that listens everywhere is reached on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    }
+}
+
+fn write_kubeconfig(flags: &Flags, directory: Option<&Path>, url: &str, pki: &Pki, clock: &Clock) -> Result<PathBuf, Failure> {
+    let path = match (&flags.write_kubeconfig, directory) {
+        (Some(path), _) => path.clone(),
+        (None, Some(directory)) => directory.join("admin.kubeconfig"),
+        (None, None) => std::env::temp_dir().join(format!("pintle-{}.kubeconfig", std::process::id())),
+    };
+    let admin = pki.client("kubernetes-admin", pintle_apiserver::authn::MASTERS, clock.now())?;
+    write_private(&path, &kubeconfig::render(url, &pki.ca_pem, &admin))?;
+    Ok(path)
+}

@@ -1,0 +1,80 @@
+//! Writes that loops make again and again: status, finalizers, and changes that must survive a conflict.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, Patch, PatchParams};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+
+/// How often a conflicting change is tried.
+const ATTEMPTS: u32 = 5;
+
+/// Runs a read-change-write until no one else has written in between, five times at most.
+pub async fn retry_on_conflict<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, kube::Error>
+where
+    F: Future<Output = Result<T, kube::Error>>,
+{
+    for _ in 1..ATTEMPTS {
+        match attempt().await {
+            Err(error) if error.is_conflict() => tokio::time::sleep(Duration::from_millis(10)).await,
+            other => return other,
+        }
+    }
+    attempt().await
+}
+
+/// Merges fields into an object's status.
+pub async fn merge_status<K>(api: &Api<K>, name: &str, status: Value) -> Result<K, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await
+}
+
+pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
+    meta.finalizers.iter().flatten().any(|present| present == finalizer)
+}
+
+/// Puts a finalizer on an object; a conflict means that the object has changed and must be looked at again.
+pub async fn add_finalizer<K>(api: &Api<K>, meta: &ObjectMeta, finalizer: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    if has_finalizer(meta, finalizer) {
+        return Ok(());
+    }
+    let mut finalizers = meta.finalizers.clone().unwrap_or_default();
+    finalizers.push(finalizer.to_owned());
+    write_finalizers(api, meta, finalizers).await
+}
+
+/// Takes a finalizer off an object, which may then go.
+pub async fn remove_finalizer<K>(api: &Api<K>, meta: &ObjectMeta, finalizer: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    if !has_finalizer(meta, finalizer) {
+        return Ok(());
+    }
+    let rest = meta.finalizers.iter().flatten().filter(|present| *present != finalizer).cloned().collect();
+    write_finalizers(api, meta, rest).await
+}
+
+async fn write_finalizers<K>(api: &Api<K>, meta: &ObjectMeta, finalizers: Vec<String>) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    // The version makes it a compare-and-set: finalizers that others added in between are not lost.
+    let patch = json!({"metadata": {
+        "resourceVersion": meta.resource_version,
+        "uid": meta.uid,
+        "finalizers": finalizers,
+    }});
+    api.patch(meta.name.as_deref().unwrap_or_default(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
