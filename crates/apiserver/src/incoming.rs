@@ -5,6 +5,7 @@ use crate::catalogue::Resource;
 use crate::request::Query;
 use http::HeaderMap;
 use pintle_meta::{Status, object};
+use pintle_schema::protobuf;
 use serde_json::Value;
 
 /// What to do about fields that the schema does not know.
@@ -38,6 +39,24 @@ impl FieldValidation {
 const MEDIA: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const MEDIA_CUSTOM: &str = "application/json, application/yaml";
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// A protobuf body as the JSON it stands for.
+fn parse_protobuf(bytes: &[u8]) -> Result<Parsed, String> {
+    let envelope = protobuf::open(bytes).map_err(|e| e.to_string())?;
+    let (group, version) = pintle_meta::names::split_api_version(&envelope.api_version);
+    let type_name = match envelope.kind.as_str() {
+        // Options are of every group.
+        "DeleteOptions" => "meta.v1.DeleteOptions".to_owned(),
+        kind => crate::catalogue::type_name(group, version, kind),
+    };
+    let mut value = protobuf::decode(&type_name, envelope.raw).map_err(|e| e.to_string())?;
+    let map = object::as_map(&mut value);
+    map.insert("apiVersion".into(), envelope.api_version.into());
+    map.insert("kind".into(), envelope.kind.into());
+    Ok(Parsed { value, duplicates: Vec::new() })
+}
+
 pub fn media_type(headers: &HeaderMap) -> String {
     let header = headers.get(http::header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
     header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
@@ -54,6 +73,9 @@ pub fn read(headers: &HeaderMap, bytes: &[u8], kind: &str, custom: bool) -> Resu
     let parsed = match media.as_str() {
         "application/json" | "" => body::parse_json(bytes).map_err(|e| unrecognized(go_words(&e), dump(bytes)))?,
         "application/yaml" => body::parse_yaml(bytes).map_err(|e| unrecognized(e, dump(bytes)))?,
+        PROTOBUF if !custom => parse_protobuf(bytes).map_err(|why| {
+            Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
+        })?,
         _ => {
             let accepted = if custom { MEDIA_CUSTOM } else { MEDIA };
             let message =

@@ -68,6 +68,15 @@ fn rows() -> impl Iterator<Item = Row> {
     })
 }
 
+/// Every field that travels in protobuf: its type, name, tags (`2.4` is field 4 of the message in field 2) and shape.
+pub(crate) fn tagged_fields() -> impl Iterator<Item = (&'static str, &'static str, &'static str, &'static str)> {
+    TYPES.lines().skip(1).filter_map(|line| {
+        let mut cells = line.split('\t');
+        let (type_name, field, tags, shape) = (cells.next()?, cells.next()?, cells.next()?, cells.next()?);
+        (!tags.is_empty() && cells.next()? != "protobuf only").then_some((type_name, field, tags, shape))
+    })
+}
+
 #[derive(Default)]
 struct Builder {
     arena: Vec<Node>,

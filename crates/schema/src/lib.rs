@@ -6,7 +6,7 @@
 //!
 //! - the model: [`node`] (what a schema says), [`builtin`] (the fact table of the API's own types),
 //!   [`crd`] (compiled from a CustomResourceDefinition), [`scalar`] (times, base64, their errors)
-//! - a body comes in: [`decode`] (built-in types, as the API's strict decoder), [`prune`] and [`default`]
+//! - a body comes in: [`protobuf`] (bytes to JSON), [`decode`] (built-in types, as the API's strict decoder), [`prune`] and [`default`]
 //!   (custom types), [`validate`] with [`mod@format`] (custom types)
 //! - a patch comes in: [`patch`] (its errors), [`json_patch`], [`merge_patch`], [`strategic`] with `order`
 //! - who owns which field: [`fieldset`] with [`element`] (sets of paths), [`typed`] (compare, merge and remove by
@@ -19,6 +19,7 @@ pub mod crd;
 pub mod node;
 pub mod scalar;
 
+pub mod protobuf;
 pub mod decode;
 pub mod default;
 pub mod format;

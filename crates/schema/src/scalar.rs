@@ -20,6 +20,14 @@ pub fn unix_seconds(text: &str) -> Option<i64> {
     parse_time(text).map(|parts| parts.seconds)
 }
 
+/// A moment as the API writes it; nothing outside the years that a calendar has.
+pub fn time_from_unix(seconds: i64, nanos: i64, micro: bool) -> Option<String> {
+    const FIRST: i64 = -62_135_596_800;
+    const LAST: i64 = 253_402_300_799;
+    let micros = u32::try_from(nanos.clamp(0, 999_999_999) / 1000).ok()?;
+    (FIRST..=LAST).contains(&seconds).then(|| write_time(seconds, micro.then_some(micros)))
+}
+
 /// Why a time is refused.
 pub fn time_error(text: &str, micro: bool) -> String {
     let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };

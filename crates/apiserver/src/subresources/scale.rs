@@ -20,9 +20,12 @@ pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -
         let entry = server.registry.get(&stored, exchange.namespace(), &name).await?;
         return Ok(response::value(200, exchange.wanted, &scale_of(&codec::decode(&entry.value), &paths)));
     }
-    let parsed = crate::body::parse_json(&exchange.body).or_else(|json_error| {
-        crate::body::parse_yaml(&exchange.body).map_err(|_| Status::bad_request(format!("error decoding Scale: {json_error}")))
-    })?;
+    let parsed = match verb {
+        "update" => crate::incoming::read(&exchange.headers, &exchange.body, "Scale", false)?,
+        // Patches are JSON; an applied one may be YAML, of which JSON is a part.
+        _ => crate::body::parse_yaml(&exchange.body)
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?,
+    };
     let media = crate::incoming::media_type(&exchange.headers);
     let manager = exchange.manager()?;
     let mut warnings = std::mem::take(&mut exchange.warnings);
