@@ -1,2 +1,42 @@
-//! Placeholder until its slice lands.
-fn main() {}
+//! What the project does to itself: `cargo xtask tidy | test | bench`.
+
+mod bench;
+mod kubectl;
+mod test;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "cargo xtask COMMAND
+
+  test    everything that decides whether a change lands: format, tidy, lints, all tests
+  tidy    what the compiler does not check: module docs, who depends on whom, what is absent on purpose
+  bench   start a release build and measure it; beside a peer if PINTLE_BENCH_PEER names one
+";
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let result = match command.as_str() {
+        "test" => test::run(),
+        "tidy" => tidy::run(),
+        "bench" => bench::run(),
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the checkout.
+fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map(PathBuf::from).unwrap_or(here)
+}

