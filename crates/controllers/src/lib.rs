@@ -28,6 +28,8 @@ mod serviceaccount;
 
 mod endpointslice;
 
+mod nodelifecycle;
+
 mod claims;
 mod pods;
 

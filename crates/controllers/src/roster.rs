@@ -39,6 +39,7 @@ pub fn roster() -> Vec<Loop> {
             Box::pin(crate::rootca::run(context, options.root_ca))
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
+        entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
     ]
 }
 
@@ -91,5 +92,16 @@ impl Running {
 
     pub fn has_ended(&self) -> bool {
         self.task.is_finished()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_can_be_told_from_every_other_by_its_name() {
+        let names: std::collections::BTreeSet<&str> = roster().iter().map(|known| known.name).collect();
+        assert_eq!(names.len(), roster().len());
     }
 }

@@ -1,1 +1,22 @@
-//! Placeholder until its slice lands.
+//! The node agent: it keeps a node present and runs the Pods bound to it, over any container runtime.
+//!
+//! # Layout
+//!
+//! - [`config`]: what a node is told about itself
+//! - [`fleet`]: node agents in this process, and how to start and stop them
+//! - `node`: the Node object, its heartbeat and its Lease
+//! - `pods`: who wakes a Pod's worker; observe, probe, plan, act, write
+//! - `plan`: from spec, runtime and time to actions and status; no I/O
+//! - `probes`: when a probe is due and what its answers add up to
+
+pub mod config;
+pub mod fleet;
+
+mod node;
+
+mod plan;
+mod pods;
+mod probes;
+
+pub use config::{KUBELET_VERSION, NodeConfig};
+pub use fleet::{Fleet, Kubelet};

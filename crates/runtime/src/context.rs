@@ -4,6 +4,7 @@ use kube::Client;
 use kube::client::Body;
 use pintle_meta::{Clock, Random};
 
+use crate::board::Board;
 use crate::events::{Recorder, Sink};
 use crate::informer::Informers;
 use crate::shutdown::{Shutdown, Trigger};
@@ -18,6 +19,8 @@ pub struct Context {
     pub random: Random,
     pub informers: Informers,
     pub shutdown: Shutdown,
+    /// What every loop of this context has to do.
+    pub board: Board,
     events: Sink,
 }
 
@@ -26,7 +29,7 @@ impl Context {
     pub fn new(client: Client, clock: Clock, random: Random, shutdown: Shutdown) -> Self {
         let informers = Informers::new(client.clone(), random.clone(), shutdown.clone());
         let events = Sink::start(client.clone(), clock.clone(), random.clone(), shutdown.clone());
-        Context { name: String::new(), client, clock, random, informers, shutdown, events }
+        Context { name: String::new(), client, clock, random, informers, shutdown, board: Board::default(), events }
     }
 
     /// The same context for one loop: its client signs requests with the loop's name, which becomes the field manager
@@ -56,4 +59,30 @@ fn signed(client: &Client, name: &str) -> Client {
         async move { inner.send(request).await }
     });
     Client::new(service, namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_server_can_tell_which_loop_writes() {
+        let agents: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = agents.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let agent = request.headers().get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+            seen.lock().unwrap().push(agent.unwrap_or_default().to_owned());
+            async { Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(b"{}".to_vec()))) }
+        });
+        let (_trigger, shutdown) = Shutdown::new();
+        let clock = Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH);
+        let context = Context::new(Client::new(service, "default"), clock, Random::seeded(1), shutdown);
+        let (stop, named) = context.named("replicaset-controller");
+        named.client.request_text(http::Request::get("/version").body(Vec::new()).unwrap()).await.unwrap();
+        assert_eq!(*agents.lock().unwrap(), ["replicaset-controller/pintle"]);
+        stop.fire();
+        assert!(named.shutdown.has_fired() && !context.shutdown.has_fired());
+    }
 }

@@ -28,6 +28,9 @@ use crate::shutdown::Shutdown;
 /// How long work in hand may go on after the shutdown.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// So many conflicts in a row are nothing to tell people about.
+const EVERYDAY: u32 = 3;
+
 /// What to do with a key after a reconcile that went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Action {
@@ -67,10 +70,12 @@ pub struct Controller {
 
 impl Controller {
     pub fn new(name: impl Into<String>, context: &Context) -> Self {
+        let (name, queue) = (name.into(), Queue::default());
+        context.board.enter(&name, queue.clone());
         Controller {
-            name: name.into(),
+            name,
             workers: 1,
-            queue: Queue::default(),
+            queue,
             informers_synced: Vec::new(),
             registrations: Vec::new(),
             shutdown: context.shutdown.clone(),
@@ -122,7 +127,9 @@ impl Controller {
     /// Works until the context's shutdown fires; what is in hand then is finished.
     pub async fn run(self, reconciler: impl Reconciler) {
         let Controller { name, workers, queue, informers_synced, registrations, shutdown } = self;
+        let _closing = Closing(queue.clone());
         tokio::select! {
+            biased;
             _ = futures::future::join_all(informers_synced) => {}
             () = shutdown.fired() => return,
         }
@@ -142,6 +149,15 @@ impl Controller {
     }
 }
 
+/// Shuts the queue down however the loop ends, so that no one adds to it or waits for it any more.
+struct Closing(Queue<Key>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.shut_down();
+    }
+}
+
 async fn work(name: String, queue: Queue<Key>, reconciler: Arc<impl Reconciler>) {
     while let Some(key) = queue.get().await {
         let span = tracing::info_span!("reconcile", controller = %name, namespace = %key.namespace, name = %key.name);
@@ -155,8 +171,12 @@ async fn work(name: String, queue: Queue<Key>, reconciler: Arc<impl Reconciler>)
             Err(error) => {
                 let failures = queue.failures(&key) + 1;
                 span.in_scope(|| match &error {
-                    // Someone else wrote first, or the cache is behind: everyday, and cured by looking again.
-                    Error::Api(refused) if refused.is_conflict() => tracing::debug!(%error, failures, "conflict"),
+                    // Someone wrote first, or the cache is behind: cured by looking again.
+                    Error::Api(refused)
+                        if failures <= EVERYDAY && (refused.is_conflict() || refused.is_not_found()) =>
+                    {
+                        tracing::debug!(%error, failures, "the cache was behind");
+                    }
                     _ => tracing::warn!(%error, failures, "reconcile failed; trying again"),
                 });
                 queue.add_rate_limited(key.clone());

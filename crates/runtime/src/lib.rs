@@ -27,22 +27,26 @@
 //! }
 //! ```
 //!
+//! Every `select!` in here is biased, and nothing waits on a `tokio::sync::watch`: both draw at random which task goes
+//! first, and the same seed must give the same run.
+//!
 //! # Layout
 //!
 //! In the order in which a change walks them:
 //!
 //! - [`context`]: what a loop is given: client, clock, chance, informers, recorder, shutdown
-//! - [`shutdown`]: how a loop is told to stop
+//! - [`shutdown`]: how a loop is told to stop; `moment`: what is waited for
 //! - [`reflector`]: lists and watches one kind, for ever
 //! - [`informer`]: store, indexes and handlers over one reflector; one watch a kind
 //! - [`key`]: the identity that queues carry
 //! - [`backoff`], [`queue`]: keys that wait to be worked on
-//! - [`controller`]: workers that reconcile keys
+//! - [`controller`]: workers that reconcile keys; [`board`]: what they have to do
 //! - [`error`]: what can go wrong in a reconcile
 //! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`events`]: what people read afterwards
 
 pub mod context;
+mod moment;
 pub mod shutdown;
 
 pub mod reflector;
@@ -54,6 +58,7 @@ pub mod key;
 pub mod backoff;
 pub mod queue;
 
+pub mod board;
 pub mod controller;
 pub mod error;
 
@@ -70,6 +75,7 @@ pub mod events;
 mod testing;
 
 pub use backoff::Backoff;
+pub use board::Board;
 pub use context::Context;
 pub use controller::{Action, Controller, Reconciler};
 pub use error::{ApiError, Error};

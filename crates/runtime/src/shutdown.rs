@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use tokio::sync::watch;
+
+use crate::moment::Moment;
 
 /// Fires when [`Trigger::fire`] is called, when the trigger is dropped, or when the parent fires.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
-    own: watch::Receiver<bool>,
+    own: Moment,
     parent: Option<Arc<Shutdown>>,
 }
 
 /// The end that stops things. Dropping it stops them too, so that nothing outlives its owner.
 #[derive(Debug)]
-pub struct Trigger(watch::Sender<bool>);
+pub struct Trigger(Moment);
 
 impl Shutdown {
     pub fn new() -> (Trigger, Shutdown) {
-        let (sender, own) = watch::channel(false);
-        (Trigger(sender), Shutdown { own, parent: None })
+        let own = Moment::default();
+        (Trigger(own.clone()), Shutdown { own, parent: None })
     }
 
     /// A shutdown of its own that also fires with this one.
@@ -29,22 +30,19 @@ impl Shutdown {
     }
 
     pub fn has_fired(&self) -> bool {
-        let own = *self.own.borrow() || self.own.has_changed().is_err();
-        own || self.parent.as_ref().is_some_and(|parent| parent.has_fired())
+        self.own.has_come() || self.parent.as_ref().is_some_and(|parent| parent.has_fired())
     }
 
     /// Returns once it has fired.
     pub fn fired(&self) -> BoxFuture<'_, ()> {
-        let mut own = self.own.clone();
         async move {
-            // An error says that the trigger was dropped, which is a way of firing.
-            let own = async { drop(own.wait_for(|fired| *fired).await) };
             match &self.parent {
                 Some(parent) => tokio::select! {
-                    () = own => {}
+                    biased;
+                    () = self.own.wait() => {}
                     () = parent.fired() => {}
                 },
-                None => own.await,
+                None => self.own.wait().await,
             }
         }
         .boxed()
@@ -53,7 +51,13 @@ impl Shutdown {
 
 impl Trigger {
     pub fn fire(&self) {
-        self.0.send_replace(true);
+        self.0.come();
+    }
+}
+
+impl Drop for Trigger {
+    fn drop(&mut self) {
+        self.0.come();
     }
 }
 

@@ -119,7 +119,9 @@ pub(super) fn validate(resource: &Resource, value: &Value, errors: &mut Errors) 
             errors.push(Error::invalid(&here, finalizer, problem));
         }
         let standard = ["orphan", "foregroundDeletion", "kubernetes"];
-        if !finalizer.contains('/') && !standard.contains(&finalizer) {
+        // Custom kinds and their definitions may use names without a domain; Kubernetes' own cleanup does.
+        let strict = !resource.custom && resource.group != "apiextensions.k8s.io";
+        if strict && !finalizer.contains('/') && !standard.contains(&finalizer) {
             let name = here.index(i);
             errors.push(Error::invalid(&name, finalizer, "name is neither a standard finalizer name nor is it fully qualified"));
         }

@@ -112,8 +112,8 @@ impl Slices {
             LegacyWrite::Nothing => return Ok(()),
         };
         match result {
-            Err(error) if error.is_namespace_terminating() => Ok(()),
-            other => Ok(drop(other?)),
+            Err(error) if !error.is_namespace_terminating() => Err(error.into()),
+            _ => Ok(()),
         }
     }
 

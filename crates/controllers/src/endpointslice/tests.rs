@@ -25,7 +25,8 @@ fn pod(number: usize, port: i32, ready: bool) -> Arc<Pod> {
         serde_json::from_value(json!({
             "metadata": {"name": format!("web-{number}"), "namespace": "shop", "uid": format!("p{number:04}"),
                          "labels": {"app": "web"}},
-            "spec": {"nodeName": "n1", "containers": [{"name": "c", "ports": [{"name": "web", "containerPort": port}]}]},
+            "spec": {"nodeName": "n1",
+                     "containers": [{"name": "c", "ports": [{"name": "web", "containerPort": port}]}]},
             "status": {"phase": "Running", "podIP": format!("10.1.{}.{}", number / 250, number % 250),
                        "conditions": [{"type": "Ready", "status": status}]},
         }))

@@ -56,6 +56,7 @@ pub(crate) async fn run(context: Context) {
     while let Err(error) = monitors.refresh().await {
         tracing::warn!(%error, "cannot discover what may be collected; trying again");
         tokio::select! {
+            biased;
             () = tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, &context.random)) => failures += 1,
             () = context.shutdown.fired() => return,
         }
@@ -69,6 +70,7 @@ pub(crate) async fn run(context: Context) {
     let rediscover = async {
         loop {
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(REDISCOVER) => {}
                 () = changed.notified() => {}
             }
@@ -78,6 +80,7 @@ pub(crate) async fn run(context: Context) {
         }
     };
     tokio::select! {
+        biased;
         () = controller.run(collector) => {}
         () = rediscover => {}
     }

@@ -92,7 +92,9 @@ fn the_pod_that_serves_least_goes_first() {
             pod(
                 "x",
                 Some(4000),
-                json!({"status": {"containerStatuses": [{"name": "c", "restartCount": 4, "image": "", "imageID": "", "ready": true}]}}),
+                json!({"status": {"containerStatuses": [
+                    {"name": "c", "restartCount": 4, "image": "", "imageID": "", "ready": true},
+                ]}}),
             ),
         ),
         ("young", pod("x", Some(4000), json!({"metadata": {"creationTimestamp": ago(9)}}))),

@@ -19,8 +19,15 @@ pub(super) enum Decision {
     Leave,
     Start,
     /// Not now; this is what its status says.
-    Wait { reason: &'static str, message: String, until: Option<Timestamp> },
-    Stop { message: String, grace: Option<Duration> },
+    Wait {
+        reason: &'static str,
+        message: String,
+        until: Option<Timestamp>,
+    },
+    Stop {
+        message: String,
+        grace: Option<Duration>,
+    },
 }
 
 impl Decision {
@@ -114,7 +121,7 @@ fn start(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
                 return Decision::Wait { reason: "ImagePullBackOff", message, until: Some(retry_at) };
             }
         }
-        None => {}
+        Some(Pull::Done(_)) | None => {}
     }
     let backoff = input.backoffs.get(name);
     let ended_at = slot.latest().and_then(|run| run.finished_at());
@@ -136,7 +143,7 @@ fn start(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
 /// The steps that the decisions ask for, and the runs that no one will ask about again.
 pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decision]) -> Vec<Action> {
     let mut actions = Vec::new();
-    let starts = decisions.iter().any(|decision| *decision == Decision::Start);
+    let starts = decisions.contains(&Decision::Start);
     if starts && input.world.ready_sandbox().is_none() {
         let attempt = input.world.sandboxes.last().map_or(0, |sandbox| sandbox.attempt + 1);
         // Whose turn it is looks different with a sandbox: start nothing before.

@@ -20,8 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use pintle_container::{Container, ContainerId, Sandbox, SandboxId, SandboxState};
 
-pub(crate) use backoff::RestartBackoff;
-pub(crate) use slots::Role;
+pub(crate) use backoff::{RestartBackoff, pull_wait};
 
 use crate::probes::Verdicts;
 use decide::Decision;
@@ -69,7 +68,13 @@ impl World {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pull {
     Going,
-    Failed { message: String, failed_at: Timestamp, wait: Duration },
+    Failed {
+        message: String,
+        failed_at: Timestamp,
+        wait: Duration,
+    },
+    /// It is there, with this digest, for the start that it was pulled for.
+    Done(String),
 }
 
 /// One step towards what the spec says.

@@ -7,7 +7,7 @@ use super::Input;
 
 /// What a container is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(super) enum Role {
     /// Must end well before the next one starts.
     Init,
     /// Must have started before the next one starts, and runs as long as the Pod.

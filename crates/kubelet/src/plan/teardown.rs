@@ -8,7 +8,12 @@ use super::{Action, Input};
 
 pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>]) -> Vec<Action> {
     if input.world.nothing_runs() {
-        return input.world.ready_sandbox().map(|sandbox| Action::StopSandbox(sandbox.id.clone())).into_iter().collect();
+        return input
+            .world
+            .ready_sandbox()
+            .map(|sandbox| Action::StopSandbox(sandbox.id.clone()))
+            .into_iter()
+            .collect();
     }
     let is_sidecar =
         |run: &Container| slots.iter().any(|slot| slot.role == Role::Sidecar && slot.spec.name == run.name);

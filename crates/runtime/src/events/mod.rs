@@ -57,7 +57,8 @@ impl Recorder {
     pub fn record(&self, involved: &ObjectReference, kind: &str, reason: &str, message: String) {
         let event = self.make(involved, kind, reason, message);
         if let Err(mpsc::error::TrySendError::Full(event)) = self.sender.try_send(event) {
-            tracing::warn!(reason = ?event.reason, object = ?event.involved_object.name, "event dropped: too many wait");
+            let (reason, object) = (event.reason, event.involved_object.name);
+            tracing::warn!(?reason, ?object, "event dropped: too many wait");
         }
     }
 
@@ -107,6 +108,7 @@ impl Sink {
                 }
             };
             tokio::select! {
+                biased;
                 () = write_all => {}
                 () = shutdown.fired() => {}
             }

@@ -20,12 +20,12 @@ use kube::Resource;
 use kube::api::Api;
 use pintle_meta::Random;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 
 pub use factory::Informers;
 use store::Store;
 
 use crate::key::Key;
+use crate::moment::Moment;
 use crate::reflector::{Delta, Selection, reflect};
 use crate::shutdown::Shutdown;
 
@@ -101,7 +101,7 @@ struct Shared<K> {
     // Lock order: handlers before store. The store's lock is never held while a handler runs.
     handlers: Mutex<Vec<(Arc<AtomicBool>, Handler<K>)>>,
     store: RwLock<Store<K>>,
-    synced: watch::Sender<bool>,
+    synced: Moment,
 }
 
 impl<K> Informer<K>
@@ -123,6 +123,7 @@ where
                 }
             };
             tokio::select! {
+                biased;
                 () = shutdown.fired() => {}
                 () = mirror => {}
                 () = resyncs => {}
@@ -137,7 +138,7 @@ where
             shared: Arc::new(Shared {
                 handlers: Mutex::new(Vec::new()),
                 store: RwLock::new(Store::new()),
-                synced: watch::Sender::new(false),
+                synced: Moment::default(),
             }),
         }
     }
@@ -152,7 +153,7 @@ where
         }
         // Only now: whoever waits for the sync finds every key of the first list in its queue.
         if listed {
-            self.shared.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
+            self.shared.synced.come();
         }
     }
 
@@ -205,13 +206,12 @@ where
     }
 
     pub fn is_synced(&self) -> bool {
-        *self.shared.synced.borrow()
+        self.shared.synced.has_come()
     }
 
     /// Returns once the first list is in the store and every handler has seen it.
     pub async fn synced(&self) {
-        // The sender lives as long as this informer, so waiting cannot fail.
-        let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
+        self.shared.synced.wait().await;
     }
 
     fn read<T>(&self, read: impl FnOnce(&Store<K>) -> T) -> T {

@@ -86,8 +86,9 @@ async fn an_index_follows_its_objects() {
 /// Answers like a server that has `a`, tells of `b`, hangs up, is resumed, has compacted, and is listed again.
 fn server(log: Log) -> kube::Client {
     let step = Mutex::new(0);
+    let failure = json!({"kind": "Status", "status": "Failure", "code": 500, "message": "", "reason": "InternalError"});
     scripted(move |_, path, _| {
-        log.lock().unwrap().push(path.split("&timeoutSeconds").next().unwrap_or_default().to_owned());
+        log.lock().unwrap().push(path.to_owned());
         let object = |map: ConfigMap| serde_json::to_value(map).unwrap();
         let list = |items: Vec<Value>, version: &str, next: &str| {
             json!({"kind": "ConfigMapList", "apiVersion": "v1", "items": items,
@@ -102,19 +103,15 @@ fn server(log: Log) -> kube::Client {
                 200,
                 json!([
                     {"type": "ADDED", "object": object(map("c", "6", "u3"))},
-                    {"type": "BOOKMARK", "object": {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "8"}}},
+                    {"type": "BOOKMARK", "object": {
+                        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "8"},
+                    }},
                 ]),
             ),
             4 => (200, json!([{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}])),
-            5 => (
-                500,
-                json!({"kind": "Status", "status": "Failure", "code": 500, "message": "boom", "reason": "InternalError"}),
-            ),
+            5 => (500, failure.clone()),
             6 => (200, list(vec![object(map("c", "6", "u3"))], "9", "")),
-            _ => (
-                500,
-                json!({"kind": "Status", "status": "Failure", "code": 500, "message": "later", "reason": "InternalError"}),
-            ),
+            _ => (500, failure.clone()),
         }
     })
 }
@@ -131,7 +128,9 @@ async fn an_informer_survives_hangups_compaction_and_errors() {
     assert_eq!(lines(&log), ["added a", "added b", "added c", "deleted a", "deleted b"]);
     let asked = lines(&requests);
     assert!(asked[1].contains("continue=more"), "{asked:?}");
-    assert!(asked[2].contains("watch=true"), "{asked:?}");
+    assert!(asked[2].contains("watch=true") && asked[2].contains("resourceVersion=5"), "{asked:?}");
+    assert!(asked[3].contains("resourceVersion=8"), "the bookmark is where it resumes: {asked:?}");
+    assert!(!asked[4].contains("watch=true"), "listed again after 410: {asked:?}");
     assert_eq!(informers.of::<ConfigMap>().len(), 1, "the second user shares the first one's watch");
 }
 
@@ -143,7 +142,8 @@ async fn a_missed_change_is_caught_by_the_resync() {
             true => (500, json!({"code": 500, "message": "", "reason": ""})),
             false => (
                 200,
-                json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [item]}),
+                json!({"kind": "ConfigMapList", "apiVersion": "v1", "items": [item],
+                       "metadata": {"resourceVersion": "1"}}),
             ),
         }
     });

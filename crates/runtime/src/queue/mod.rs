@@ -116,6 +116,7 @@ impl<T: Ord + Clone> Queue<T> {
             };
             match next_due {
                 Some(due) => tokio::select! {
+                    biased;
                     () = changed => {}
                     () = tokio::time::sleep_until(due) => {}
                 },

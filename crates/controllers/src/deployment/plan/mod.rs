@@ -175,7 +175,10 @@ impl Rollout {
 
     fn into_plan(self, status: DeploymentStatus, look_again: Option<Duration>) -> Plan {
         let mut writes: Vec<Write> = Vec::new();
-        for found in self.sets {
+        // The new set first: should the process end in between, there is a Pod too many rather than one too few.
+        let (mut sets, new) = (self.sets, self.new);
+        let first: Vec<Set> = new.map(|new| sets.remove(new)).into_iter().collect();
+        for found in first.into_iter().chain(sets) {
             let (event, created, changed) = (found.event(), found.created, found.changed);
             let set = Box::new(found.object);
             match (created, changed) {

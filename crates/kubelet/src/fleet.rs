@@ -1,0 +1,124 @@
+//! Node agents in this process: one for a real machine, a thousand for a simulated cluster.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pintle_container::{Runtime, Simulated};
+use pintle_runtime::{Context, Trigger};
+use tokio::task::JoinHandle;
+
+use crate::config::NodeConfig;
+use crate::node::Presence;
+use crate::pods::{Home, Pods};
+
+/// The name under which node agents write.
+const AGENT: &str = "kubelet";
+
+/// Nodes that share one watch of Pods, one queue and its workers. Dropping it stops them; containers run on.
+pub struct Fleet {
+    context: Context,
+    pods: Pods,
+    trigger: Trigger,
+    task: JoinHandle<()>,
+    members: Mutex<BTreeMap<String, JoinHandle<()>>>,
+}
+
+/// One node agent.
+pub struct Kubelet;
+
+impl Kubelet {
+    /// Starts the agent of one node; it ends with the context's shutdown, or when the fleet of one is stopped.
+    pub fn start(context: &Context, config: NodeConfig, runtime: Arc<dyn Runtime>) -> Fleet {
+        let fleet = Fleet::start(context);
+        fleet.add(config, runtime);
+        fleet
+    }
+}
+
+impl Fleet {
+    /// Starts without a node.
+    pub fn start(context: &Context) -> Self {
+        let (trigger, context) = context.named(AGENT);
+        let (controller, pods) = Pods::new(&context);
+        let task = tokio::spawn(controller.run(pods.clone()));
+        Fleet { context, pods, trigger, task, members: Mutex::default() }
+    }
+
+    /// Starts `count` simulated nodes, `node-0` and on.
+    pub fn simulated(context: &Context, world: &Simulated, count: u16) -> Self {
+        let fleet = Fleet::start(context);
+        for index in 0..count {
+            let name = format!("node-{index}");
+            let runtime = world.node(&name, index);
+            fleet.add(NodeConfig::simulated(name, index), runtime);
+        }
+        fleet
+    }
+
+    /// Starts the agent of a node, in place of one of that name.
+    pub fn add(&self, config: NodeConfig, runtime: Arc<dyn Runtime>) {
+        let name = config.name.clone();
+        self.remove(&name);
+        let recorder = self.context.recorder(AGENT).on_host(&name);
+        let home = Arc::new(Home {
+            name: name.clone(),
+            address: config.address,
+            runtime: runtime.clone(),
+            recorder: recorder.clone(),
+        });
+        let presence = Presence::new(&self.context, config, runtime.version().to_string(), recorder);
+        let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
+        let member = tokio::spawn(async move {
+            let work = async {
+                pods.join(home.clone()).await;
+                tokio::join!(presence.keep(), pods.follow(&home));
+            };
+            tokio::select! {
+                () = work => {}
+                () = shutdown.fired() => {}
+            }
+        });
+        self.members().insert(name, member);
+    }
+
+    /// Stops the agent of a node, as losing its process would: no more heartbeats; containers run on.
+    pub fn remove(&self, name: &str) {
+        if let Some(member) = self.members().remove(name) {
+            member.abort();
+            self.pods.leave(name);
+        }
+    }
+
+    /// Names of the nodes, sorted.
+    pub fn nodes(&self) -> Vec<String> {
+        self.members().keys().cloned().collect()
+    }
+
+    /// Lets all agents finish what they have in hand.
+    pub async fn stop(self) {
+        self.trigger.fire();
+        let members = std::mem::take(&mut *self.members());
+        for (_, member) in members {
+            // One that panicked has ended too.
+            let _ = member.await;
+        }
+        let _ = self.task.await;
+    }
+
+    /// Ends all agents at their next await, as losing the process would.
+    pub async fn crash(self) {
+        for member in self.members().values() {
+            member.abort();
+        }
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    fn members(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, JoinHandle<()>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

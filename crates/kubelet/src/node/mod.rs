@@ -1,0 +1,133 @@
+//! A node's presence: its Node object, the heartbeat in it, and its Lease.
+//!
+//! One task a node, asleep but for one Lease write every ten seconds. The Node object itself is written when it
+//! changes, and every five minutes so that its heartbeat is not forgotten.
+
+mod lease;
+mod object;
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, NodeStatus};
+use kube::Resource;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use pintle_runtime::{ApiError, Context, Error, Informer, Key, Recorder};
+use serde_json::json;
+
+use crate::config::NodeConfig;
+use lease::Heartbeat;
+
+/// Between two renewals of the Lease and two looks at the Node.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The Node's heartbeat is at least this young.
+const REPORT: SignedDuration = SignedDuration::from_mins(5);
+
+pub(crate) struct Presence {
+    context: Context,
+    config: NodeConfig,
+    runtime_version: String,
+    nodes: Informer<Node>,
+    recorder: Recorder,
+    heartbeat: Heartbeat,
+    reported_at: Option<Timestamp>,
+}
+
+impl Presence {
+    pub(crate) fn new(context: &Context, config: NodeConfig, runtime_version: String, recorder: Recorder) -> Self {
+        Presence {
+            nodes: context.informers.of::<Node>(),
+            heartbeat: Heartbeat::new(context, &config.name),
+            context: context.clone(),
+            config,
+            runtime_version,
+            recorder,
+            reported_at: None,
+        }
+    }
+
+    /// Registers and keeps the node present. Runs until dropped.
+    pub(crate) async fn keep(mut self) {
+        self.recorder.record(
+            &object::reference(&self.config.name),
+            "Normal",
+            "Starting",
+            "Starting kubelet.".to_owned(),
+        );
+        let mut failures = 0;
+        while let Err(error) = self.beat().await {
+            tracing::warn!(node = %self.config.name, %error, "the node cannot register yet");
+            tokio::time::sleep(pintle_runtime::Backoff::WATCH.after_with_jitter(failures, &self.context.random)).await;
+            failures = failures.saturating_add(1).min(8);
+        }
+        // Nodes that started together must not beat together.
+        let first = u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX);
+        tokio::time::sleep(Duration::from_millis(self.context.random.below(first))).await;
+        loop {
+            if let Err(error) = self.beat().await {
+                tracing::warn!(node = %self.config.name, %error, "the heartbeat failed; trying again");
+            }
+            let jitter = self.context.random.below(400);
+            tokio::time::sleep(PERIOD + Duration::from_millis(jitter)).await;
+        }
+    }
+
+    async fn beat(&mut self) -> Result<(), Error> {
+        let node = match self.nodes.get(&Key::cluster(&self.config.name)) {
+            Some(node) => node,
+            None => self.register().await?.into(),
+        };
+        self.heartbeat.renew(node.meta().uid.as_deref().unwrap_or_default()).await?;
+        self.report(&node).await
+    }
+
+    /// Makes the Node, or takes over the one that is there.
+    async fn register(&mut self) -> Result<Node, Error> {
+        let nodes: Api<Node> = Api::all(self.context.client.clone());
+        let node = object::node(&self.config, &self.runtime_version, self.context.clock.now());
+        match nodes.create(&PostParams::default(), &node).await {
+            Ok(node) => {
+                tracing::info!(node = %self.config.name, "registered");
+                self.reported_at = None;
+                Ok(node)
+            }
+            Err(error) if error.is_already_exists() => Ok(nodes.get(&self.config.name).await?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes labels and status where they differ from what they should be.
+    async fn report(&mut self, node: &Node) -> Result<(), Error> {
+        let now = self.context.clock.now();
+        let nodes: Api<Node> = Api::all(self.context.client.clone());
+        let missing = object::missing_labels(&self.config, node);
+        if !missing.is_empty() {
+            let patch = json!({"metadata": {"labels": missing}});
+            nodes.patch(&self.config.name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+        }
+        let old = node.status.clone().unwrap_or_default();
+        let status = object::status(&self.config, &self.runtime_version, &old, now);
+        // The cache may be behind what this agent wrote.
+        let last = self.reported_at.max(heartbeat_of(&old));
+        let is_due = last.is_none_or(|last| now.duration_since(last) >= REPORT);
+        if !is_due && !object::differs(&old, &status) {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {"uid": node.metadata.uid}, "status": status});
+        match nodes.patch_status(&self.config.name, &PatchParams::default(), &Patch::Strategic(patch)).await {
+            Ok(_) => {
+                self.reported_at = Some(now);
+                Ok(())
+            }
+            // Deleted since: the next beat registers again.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn heartbeat_of(status: &NodeStatus) -> Option<Timestamp> {
+    let beats = status.conditions.iter().flatten().filter_map(|condition| condition.last_heartbeat_time.as_ref());
+    beats.map(|time| time.0).min()
+}

@@ -1,0 +1,182 @@
+//! The Node object that a configuration makes, and what of it must be kept true.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus, NodeSystemInfo,
+    ObjectReference,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use pintle_runtime::conditions;
+
+use crate::config::NodeConfig;
+
+/// Condition, status when all is well, reason, message.
+const CONDITIONS: [(&str, &str, &str, &str); 4] = [
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+];
+
+/// The port on which nodes serve logs and exec.
+const PORT: i32 = 10250;
+
+pub(super) fn node(config: &NodeConfig, runtime_version: &str, now: Timestamp) -> Node {
+    Node {
+        metadata: ObjectMeta {
+            name: Some(config.name.clone()),
+            labels: Some(labels(config)),
+            annotations: Some(config.annotations.clone()).filter(|annotations| !annotations.is_empty()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec {
+            taints: Some(config.taints.clone()).filter(|taints| !taints.is_empty()),
+            provider_id: config.provider_id.clone(),
+            ..NodeSpec::default()
+        }),
+        status: Some(status(config, runtime_version, &NodeStatus::default(), now)),
+    }
+}
+
+/// The status to report; what others keep in it stays.
+pub(super) fn status(config: &NodeConfig, runtime_version: &str, old: &NodeStatus, now: Timestamp) -> NodeStatus {
+    let mut present = old.conditions.clone().unwrap_or_default();
+    for (kind, status, reason, message) in CONDITIONS {
+        let condition = NodeCondition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_heartbeat_time: Some(Time(now)),
+            last_transition_time: Some(Time(now)),
+        };
+        conditions::set(&mut present, condition);
+    }
+    let address = |kind: &str, address: String| NodeAddress { type_: kind.to_owned(), address };
+    NodeStatus {
+        addresses: Some(vec![
+            address("InternalIP", config.address.to_string()),
+            address("Hostname", config.name.clone()),
+        ]),
+        capacity: Some(config.capacity.clone()),
+        allocatable: Some(config.capacity.clone()),
+        conditions: Some(present),
+        daemon_endpoints: Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: PORT }) }),
+        node_info: Some(NodeSystemInfo {
+            architecture: config.architecture.clone(),
+            operating_system: config.operating_system.clone(),
+            os_image: config.operating_system_image.clone(),
+            kernel_version: config.kernel_version.clone(),
+            kubelet_version: config.kubelet_version.clone(),
+            container_runtime_version: runtime_version.to_owned(),
+            ..NodeSystemInfo::default()
+        }),
+        ..old.clone()
+    }
+}
+
+/// Whether two statuses say different things, heartbeats apart.
+pub(super) fn differs(old: &NodeStatus, new: &NodeStatus) -> bool {
+    let told = |status: &NodeStatus| {
+        let mut status = status.clone();
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_heartbeat_time = None;
+            condition.last_transition_time = None;
+        }
+        status.conditions.iter_mut().for_each(|conditions| conditions.sort_by(|a, b| a.type_.cmp(&b.type_)));
+        // The API server may write amounts in another form.
+        for amounts in [&mut status.capacity, &mut status.allocatable] {
+            for amount in amounts.iter_mut().flat_map(BTreeMap::values_mut) {
+                if let Some(canonical) = pintle_meta::quantity::canonical(&amount.0) {
+                    amount.0 = canonical;
+                }
+            }
+        }
+        status
+    };
+    told(old) != told(new)
+}
+
+/// Labels that every node has and this one has lost.
+pub(super) fn missing_labels(config: &NodeConfig, node: &Node) -> BTreeMap<String, String> {
+    let present = node.metadata.labels.clone().unwrap_or_default();
+    let default = default_labels(config).into_iter();
+    default.filter(|(name, value)| present.get(name) != Some(value)).collect()
+}
+
+fn labels(config: &NodeConfig) -> BTreeMap<String, String> {
+    let mut labels = default_labels(config);
+    labels.extend(config.labels.clone());
+    labels
+}
+
+fn default_labels(config: &NodeConfig) -> BTreeMap<String, String> {
+    let fixed = [
+        ("kubernetes.io/hostname", &config.name),
+        ("kubernetes.io/os", &config.operating_system),
+        ("kubernetes.io/arch", &config.architecture),
+        ("beta.kubernetes.io/os", &config.operating_system),
+        ("beta.kubernetes.io/arch", &config.architecture),
+    ];
+    let instance = config
+        .instance_type
+        .iter()
+        .flat_map(|kind| [("node.kubernetes.io/instance-type", kind), ("beta.kubernetes.io/instance-type", kind)]);
+    fixed.into_iter().chain(instance).map(|(name, value)| (name.to_owned(), value.clone())).collect()
+}
+
+/// Events about a node name it as its UID too, as upstream's do: they are recorded before the UID is known.
+pub(super) fn reference(name: &str) -> ObjectReference {
+    ObjectReference {
+        kind: Some("Node".to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(name.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_heartbeat_alone_is_no_news() {
+        let config = NodeConfig::simulated("n", 0);
+        let first = status(&config, "simulated://1", &NodeStatus::default(), at(0));
+        let second = status(&config, "simulated://1", &first, at(60));
+        assert!(!differs(&first, &second));
+        let ready = conditions::find(second.conditions.as_deref().unwrap(), "Ready").unwrap();
+        assert_eq!(ready.last_heartbeat_time, Some(Time(at(60))));
+        assert_eq!(ready.last_transition_time, Some(Time(at(0))));
+    }
+
+    #[test]
+    fn what_the_lifecycle_loop_wrote_on_a_silent_node_is_corrected() {
+        let config = NodeConfig::simulated("n", 0);
+        let mut old = status(&config, "simulated://1", &NodeStatus::default(), at(0));
+        for condition in old.conditions.iter_mut().flatten() {
+            condition.status = "Unknown".into();
+        }
+        let new = status(&config, "simulated://1", &old, at(60));
+        assert!(differs(&old, &new));
+        assert!(conditions::is_true(new.conditions.as_deref().unwrap(), "Ready"));
+    }
+
+    #[test]
+    fn a_node_carries_its_labels_and_gets_lost_ones_back() {
+        let mut config = NodeConfig::simulated("n", 0);
+        config.labels.insert("zone".into(), "a".into());
+        let mut node = node(&config, "simulated://1", at(0));
+        let labels = node.metadata.labels.as_mut().unwrap();
+        assert_eq!((labels["zone"].as_str(), labels["kubernetes.io/hostname"].as_str()), ("a", "n"));
+        assert!(missing_labels(&config, &node).is_empty());
+        node.metadata.labels.as_mut().unwrap().remove("kubernetes.io/os");
+        assert_eq!(missing_labels(&config, &node), [("kubernetes.io/os".to_owned(), "linux".to_owned())].into());
+    }
+}

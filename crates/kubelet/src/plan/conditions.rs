@@ -1,0 +1,152 @@
+//! A Pod's conditions, in upstream's order and words.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use pintle_runtime::conditions;
+
+use super::Input;
+use super::slots::{Role, Slot};
+
+/// The conditions that the node agent owns. Others in the status are someone else's and stay.
+const OWN: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
+struct Verdict {
+    status: bool,
+    reason: Option<&'static str>,
+    message: Option<String>,
+}
+
+impl Verdict {
+    const TRUE: Verdict = Verdict { status: true, reason: None, message: None };
+
+    fn no(reason: &'static str) -> Self {
+        Verdict { status: false, reason: Some(reason), message: None }
+    }
+}
+
+pub(super) fn conditions(
+    input: &Input<'_>,
+    slots: &[Slot<'_>],
+    statuses: &[ContainerStatus],
+    phase: Option<&str>,
+) -> Vec<PodCondition> {
+    let with_sandbox = match input.world.ready_sandbox() {
+        Some(_) => Verdict::TRUE,
+        None => Verdict { status: false, reason: None, message: None },
+    };
+    let verdicts = [
+        with_sandbox,
+        initialized(slots, statuses, phase),
+        ready(input, containers_ready(slots, statuses, phase)),
+        containers_ready(slots, statuses, phase),
+        Verdict::TRUE,
+    ];
+    written(input, verdicts)
+}
+
+/// The conditions of a Pod of which nothing is left.
+pub(super) fn close(input: &Input<'_>, status: &mut PodStatus) {
+    let reason = if status.phase.as_deref() == Some("Succeeded") { "PodCompleted" } else { "PodFailed" };
+    let present = status.conditions.take().unwrap_or_default();
+    let kept = |kind: &str| match conditions::find(&present, kind) {
+        Some(condition) if condition.status == "True" => Verdict::TRUE,
+        Some(condition) => Verdict { status: false, reason: None, message: condition.message.clone() },
+        None => Verdict { status: false, reason: None, message: None },
+    };
+    let none = Verdict { status: false, reason: None, message: None };
+    let verdicts = [none, kept("Initialized"), Verdict::no(reason), Verdict::no(reason), Verdict::TRUE];
+    status.conditions = Some(written(input, verdicts));
+}
+
+fn written(input: &Input<'_>, verdicts: [Verdict; 5]) -> Vec<PodCondition> {
+    let old = input.status.conditions.as_deref().unwrap_or_default();
+    let foreign = old.iter().filter(|condition| !OWN.contains(&condition.type_.as_str())).cloned();
+    let own = OWN.into_iter().zip(verdicts).map(|(kind, verdict)| {
+        let status = if verdict.status { "True" } else { "False" };
+        let before = conditions::find(old, kind).filter(|condition| condition.status == status);
+        PodCondition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: verdict.reason.map(str::to_owned),
+            message: verdict.message,
+            observed_generation: input.pod.metadata.generation,
+            last_transition_time: before
+                .and_then(|condition| condition.last_transition_time.clone())
+                .or(Some(Time(input.now))),
+            last_probe_time: None,
+        }
+    });
+    own.chain(foreign).collect()
+}
+
+fn initialized(slots: &[Slot<'_>], statuses: &[ContainerStatus], phase: Option<&str>) -> Verdict {
+    if phase == Some("Succeeded") {
+        return Verdict { reason: Some("PodCompleted"), ..Verdict::TRUE };
+    }
+    if slots.iter().any(|slot| slot.role == Role::Main && slot.latest().is_some()) {
+        return Verdict::TRUE;
+    }
+    let incomplete = names(slots, statuses, |role, status| match role {
+        Role::Init => !status.ready,
+        Role::Sidecar => status.started != Some(true),
+        Role::Main => false,
+    });
+    match incomplete.is_empty() {
+        true => Verdict::TRUE,
+        false => Verdict {
+            message: Some(format!("containers with incomplete status: [{}]", incomplete.join(" "))),
+            ..Verdict::no("ContainersNotInitialized")
+        },
+    }
+}
+
+fn containers_ready(slots: &[Slot<'_>], statuses: &[ContainerStatus], phase: Option<&str>) -> Verdict {
+    match phase {
+        Some("Succeeded") => return Verdict::no("PodCompleted"),
+        Some("Failed") => return Verdict::no("PodFailed"),
+        _ => {}
+    }
+    let unready = names(slots, statuses, |role, status| role != Role::Init && !status.ready);
+    match unready.is_empty() {
+        true => Verdict::TRUE,
+        false => Verdict {
+            message: Some(format!("containers with unready status: [{}]", unready.join(" "))),
+            ..Verdict::no("ContainersNotReady")
+        },
+    }
+}
+
+/// All containers are, and every gate says so.
+fn ready(input: &Input<'_>, containers: Verdict) -> Verdict {
+    if !containers.status {
+        return containers;
+    }
+    let present = input.status.conditions.as_deref().unwrap_or_default();
+    let closed: Vec<String> = input
+        .spec
+        .readiness_gates
+        .iter()
+        .flatten()
+        .map(|gate| gate.condition_type.as_str())
+        .filter_map(|kind| match conditions::find(present, kind) {
+            None => Some(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
+            Some(condition) if condition.status == "True" => None,
+            Some(condition) => {
+                Some(format!("the status of pod readiness gate {kind:?} is not \"True\", but {}", condition.status))
+            }
+        })
+        .collect();
+    match closed.is_empty() {
+        true => Verdict::TRUE,
+        false => Verdict { message: Some(closed.join(", ")), ..Verdict::no("ReadinessGatesNotReady") },
+    }
+}
+
+fn names<'a>(
+    slots: &'a [Slot<'_>],
+    statuses: &[ContainerStatus],
+    wanted: impl Fn(Role, &ContainerStatus) -> bool,
+) -> Vec<&'a str> {
+    let both = slots.iter().zip(statuses);
+    both.filter(|(slot, status)| wanted(slot.role, status)).map(|(slot, _)| slot.spec.name.as_str()).collect()
+}

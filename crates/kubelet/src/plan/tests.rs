@@ -1,0 +1,357 @@
+//! What a user would lose if plans went wrong.
+
+use pintle_container::{PodRef, ProbeKind, State};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A Pod, what the runtime has of it, and all that is remembered.
+struct Scene {
+    pod: Pod,
+    world: World,
+    verdicts: BTreeMap<(ContainerId, ProbeKind), bool>,
+    pulls: BTreeMap<String, Pull>,
+    backoffs: BTreeMap<String, RestartBackoff>,
+    asked: BTreeMap<ContainerId, Duration>,
+    now: i64,
+}
+
+impl Verdicts for BTreeMap<(ContainerId, ProbeKind), bool> {
+    fn verdict(&self, id: &ContainerId, kind: ProbeKind) -> Option<bool> {
+        self.get(&(id.clone(), kind)).copied()
+    }
+}
+
+impl Scene {
+    fn new(spec: Value) -> Self {
+        let pod = json!({"metadata": {"name": "p", "namespace": "shop", "uid": "u"}, "spec": spec});
+        Scene {
+            pod: serde_json::from_value(pod).unwrap(),
+            world: World::default(),
+            verdicts: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            backoffs: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            now: 100,
+        }
+    }
+
+    fn status(mut self, status: Value) -> Self {
+        self.pod.status = serde_json::from_value(status).unwrap();
+        self
+    }
+
+    fn sandbox(mut self, state: SandboxState) -> Self {
+        let attempt = u32::try_from(self.world.sandboxes.len()).unwrap();
+        let addresses = vec![[10, 64, 0, 2].into()];
+        let (pod, created_at) = (PodRef::default(), at(0));
+        let id = SandboxId(format!("s{attempt}"));
+        self.world.sandboxes.push(Sandbox { id, pod, attempt, state, created_at, addresses });
+        self
+    }
+
+    fn run(mut self, name: &str, attempt: u32, state: State) -> Self {
+        self.world.containers.push(Container {
+            id: ContainerId(format!("{name}-{attempt}")),
+            sandbox: self.world.sandboxes.last().unwrap().id.clone(),
+            pod: PodRef::default(),
+            name: name.into(),
+            attempt,
+            image: "i".into(),
+            image_id: "i@sha256:0".into(),
+            created_at: at(0),
+            state,
+            stopping: false,
+        });
+        self
+    }
+
+    fn deleted(mut self, grace: i64) -> Self {
+        self.pod.metadata.deletion_timestamp = Some(at(90).into());
+        self.pod.metadata.deletion_grace_period_seconds = Some(grace);
+        self
+    }
+
+    fn plan(&self) -> Plan {
+        let status = self.pod.status.clone().unwrap_or_default();
+        plan(&Input {
+            pod: &self.pod,
+            spec: self.pod.spec.as_ref().unwrap(),
+            status: &status,
+            world: &self.world,
+            verdicts: &self.verdicts,
+            pulls: &self.pulls,
+            backoffs: &self.backoffs,
+            asked: &self.asked,
+            host_address: [10, 0, 0, 1].into(),
+            runtime_name: "simulated",
+            now: at(self.now),
+        })
+    }
+
+    fn json(&self) -> Value {
+        serde_json::to_value(self.plan().status).unwrap()
+    }
+}
+
+fn web(policy: &str) -> Value {
+    json!({"restartPolicy": policy, "containers": [{"name": "web", "image": "i"}]})
+}
+
+fn running() -> State {
+    State::Running { started_at: at(1) }
+}
+
+fn exited(code: i32, second: i64) -> State {
+    let reason = if code == 0 { "Completed" } else { "Error" }.into();
+    State::Exited { started_at: Some(at(1)), finished_at: at(second), exit_code: code, reason, message: String::new() }
+}
+
+fn start(container: &str, attempt: u32) -> Action {
+    Action::Start { container: container.into(), attempt, backoff: None }
+}
+
+fn stop(container: &str, seconds: u64) -> Action {
+    Action::Stop {
+        id: ContainerId(format!("{container}-0")),
+        container: container.into(),
+        grace: Duration::from_secs(seconds),
+        message: format!("Stopping container {container}"),
+    }
+}
+
+fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
+    status["conditions"].as_array().unwrap().iter().find(|condition| condition["type"] == kind).unwrap()
+}
+
+#[test]
+fn a_pod_gets_a_sandbox_then_its_containers_then_runs() {
+    let scene = Scene::new(web("Always"));
+    assert_eq!(scene.plan().actions, [Action::RunSandbox { attempt: 0 }]);
+    assert_eq!(scene.json()["phase"], "Pending");
+    let scene = scene.sandbox(SandboxState::Ready);
+    assert_eq!(scene.plan().actions, [start("web", 0)]);
+    assert_eq!(scene.json()["containerStatuses"][0]["state"]["waiting"]["reason"], "ContainerCreating");
+    let scene = scene.run("web", 0, running());
+    let (plan, status) = (scene.plan(), scene.json());
+    assert!(plan.actions.is_empty() && plan.wake_at.is_none());
+    assert_eq!(status["phase"], "Running");
+    assert_eq!((&status["podIP"], &status["hostIP"]), (&json!("10.64.0.2"), &json!("10.0.0.1")));
+    assert_eq!(status["containerStatuses"][0]["containerID"], "simulated://web-0");
+    for kind in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
+        assert_eq!(condition(&status, kind)["status"], "True", "{kind}");
+    }
+}
+
+#[test]
+fn a_restarted_agent_plans_nothing_for_what_is_as_it_should_be() {
+    let scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, running());
+    let written = scene.json();
+    let mut again = scene.status(written.clone());
+    again.now = 500;
+    assert!(again.plan().actions.is_empty());
+    assert_eq!(again.json(), written, "times and all");
+}
+
+#[test]
+fn init_containers_run_one_after_the_other_before_the_rest() {
+    let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "one"}, {"name": "two"}],
+                      "containers": [{"name": "web"}]});
+    let scene = Scene::new(spec).sandbox(SandboxState::Ready);
+    assert_eq!(scene.plan().actions, [start("one", 0)]);
+    let scene = scene.run("one", 0, running());
+    assert!(scene.plan().actions.is_empty());
+    let status = scene.json();
+    assert_eq!(status["phase"], "Pending");
+    assert_eq!(status["containerStatuses"][0]["state"]["waiting"]["reason"], "PodInitializing");
+    assert_eq!(condition(&status, "Initialized")["message"], "containers with incomplete status: [one two]");
+    let mut scene = scene;
+    scene.world.containers[0].state = exited(0, 50);
+    assert_eq!(scene.plan().actions, [start("two", 0)]);
+    let scene = scene.run("two", 0, exited(0, 60));
+    assert_eq!(scene.plan().actions, [start("web", 0)]);
+}
+
+#[test]
+fn a_failed_init_container_fails_a_pod_that_never_restarts() {
+    let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "one"}], "containers": [{"name": "web"}]});
+    let scene = Scene::new(spec).sandbox(SandboxState::Ready).run("one", 0, exited(2, 50));
+    assert_eq!(scene.json()["phase"], "Failed");
+    assert_eq!(scene.plan().actions, [Action::StopSandbox(SandboxId("s0".into()))]);
+}
+
+#[test]
+fn a_sidecar_starts_before_the_rest_and_stops_after_it() {
+    let spec = json!({"restartPolicy": "Never",
+                      "initContainers": [{"name": "mesh", "restartPolicy": "Always"}], "containers": [{"name": "job"}]});
+    let scene = Scene::new(spec).sandbox(SandboxState::Ready);
+    assert_eq!(scene.plan().actions, [start("mesh", 0)]);
+    let scene = scene.run("mesh", 0, running());
+    assert_eq!(scene.plan().actions, [start("job", 0)]);
+    let mut scene = scene.run("job", 0, running()).deleted(30);
+    assert_eq!(scene.plan().actions, [stop("job", 30)]);
+    scene.world.containers[1].state = exited(0, 95);
+    assert_eq!(scene.plan().actions, [stop("mesh", 30)]);
+}
+
+#[test]
+fn restart_policies_decide_over_an_end() {
+    let cases = [
+        ("Always", 0, "Running", true),
+        ("Always", 1, "Running", true),
+        ("OnFailure", 0, "Succeeded", false),
+        ("OnFailure", 1, "Running", true),
+        ("Never", 0, "Succeeded", false),
+        ("Never", 1, "Failed", false),
+    ];
+    for (policy, code, phase, restarts) in cases {
+        let scene = Scene::new(web(policy)).sandbox(SandboxState::Ready).run("web", 0, exited(code, 100));
+        let plan = scene.plan();
+        assert_eq!(plan.status.phase.as_deref(), Some(phase), "{policy} {code}");
+        let expected = match restarts {
+            true => Action::Start {
+                container: "web".into(),
+                attempt: 1,
+                backoff: Some(RestartBackoff { wait: Duration::from_secs(10), updated_at: at(100) }),
+            },
+            false => Action::StopSandbox(SandboxId("s0".into())),
+        };
+        assert_eq!(plan.actions, [expected], "{policy} {code}");
+    }
+}
+
+#[test]
+fn a_container_that_ends_again_waits_and_says_so() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready);
+    scene = scene.run("web", 0, exited(1, 40)).run("web", 1, exited(1, 99));
+    scene.backoffs.insert("web".into(), RestartBackoff { wait: Duration::from_secs(10), updated_at: at(41) });
+    let (plan, status) = (scene.plan(), scene.json());
+    assert!(plan.actions.is_empty());
+    assert_eq!((plan.wake_at, plan.backing_off), (Some(at(109)), vec!["web".to_owned()]));
+    let container = &status["containerStatuses"][0];
+    assert_eq!((&status["phase"], &container["restartCount"]), (&json!("Running"), &json!(1)));
+    assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
+    let message = "back-off 10s restarting failed container=web pod=p_shop(u)";
+    assert_eq!(container["state"]["waiting"]["message"], message);
+    assert_eq!(container["lastState"]["terminated"]["containerID"], "simulated://web-1");
+    assert_eq!(condition(&status, "Ready")["message"], "containers with unready status: [web]");
+    scene.now = 109;
+    assert!(matches!(scene.plan().actions[..], [Action::Start { attempt: 2, .. }]));
+    let scene = scene.run("web", 2, running());
+    assert_eq!(scene.plan().actions, [Action::Remove(ContainerId("web-0".into()))]);
+    assert_eq!(scene.json()["containerStatuses"][0]["lastState"]["terminated"]["containerID"], "simulated://web-1");
+}
+
+#[test]
+fn a_deleted_pod_is_stopped_with_its_grace_then_closed() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, running()).deleted(20);
+    assert_eq!(scene.plan().actions, [stop("web", 20)]);
+    scene.asked.insert(ContainerId("web-0".into()), Duration::from_secs(20));
+    assert!(scene.plan().actions.is_empty(), "once is enough");
+    scene.pod.metadata.deletion_grace_period_seconds = Some(5);
+    assert_eq!(scene.plan().actions, [stop("web", 5)], "someone is in a hurry");
+    scene.world.containers[0].state = exited(0, 100);
+    assert_eq!(scene.plan().actions, [Action::StopSandbox(SandboxId("s0".into()))]);
+    scene.world.sandboxes[0].state = SandboxState::NotReady;
+    let (plan, status) = (scene.plan(), scene.json());
+    assert!(plan.gone && plan.actions.is_empty());
+    assert_eq!(status["phase"], "Succeeded");
+    assert_eq!(condition(&status, "Ready")["reason"], "PodCompleted");
+}
+
+#[test]
+fn a_pod_deleted_before_it_began_is_closed_as_failed() {
+    let scene = Scene::new(web("Always")).deleted(30);
+    let (plan, status) = (scene.plan(), scene.json());
+    assert!(plan.gone && plan.actions.is_empty());
+    assert_eq!(status["phase"], "Failed");
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["reason"], "ContainerStatusUnknown");
+}
+
+#[test]
+fn a_failed_liveness_probe_ends_the_run_and_an_unready_one_stays() {
+    let spec = json!({"restartPolicy": "Always", "containers": [{"name": "web",
+        "livenessProbe": {"terminationGracePeriodSeconds": 3}, "readinessProbe": {}}]});
+    let mut scene = Scene::new(spec).sandbox(SandboxState::Ready).run("web", 0, running());
+    let web = ContainerId("web-0".into());
+    assert_eq!(scene.json()["containerStatuses"][0]["ready"], false);
+    scene.verdicts.insert((web.clone(), ProbeKind::Readiness), true);
+    assert_eq!(condition(&scene.json(), "Ready")["status"], "True");
+    scene.verdicts.insert((web.clone(), ProbeKind::Liveness), false);
+    let message = "Container web failed liveness probe, will be restarted".to_owned();
+    let grace = Duration::from_secs(3);
+    assert_eq!(scene.plan().actions, [Action::Stop { id: web, container: "web".into(), grace, message }]);
+    scene.world.containers[0].stopping = true;
+    assert!(scene.plan().actions.is_empty());
+}
+
+#[test]
+fn a_pod_past_its_deadline_fails() {
+    let mut spec = web("Always");
+    spec["activeDeadlineSeconds"] = json!(60);
+    let scene = Scene::new(spec).status(json!({"phase": "Running", "startTime": "1970-01-01T00:01:00Z"}));
+    let mut scene = scene.sandbox(SandboxState::Ready).run("web", 0, running());
+    assert_eq!(scene.plan().wake_at, Some(at(120)));
+    scene.now = 120;
+    let status = scene.json();
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("DeadlineExceeded")));
+    assert_eq!(scene.plan().actions, [stop("web", 30)]);
+}
+
+#[test]
+fn an_image_that_cannot_be_had_is_told_and_tried_again() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready);
+    scene.pulls.insert("web".into(), Pull::Going);
+    assert!(scene.plan().actions.is_empty());
+    let failed = Pull::Failed { message: "no".into(), failed_at: at(100), wait: Duration::from_secs(10) };
+    scene.pulls.insert("web".into(), failed);
+    let reason = |scene: &Scene| scene.json()["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
+    assert_eq!((reason(&scene), scene.plan().wake_at), (json!("ErrImagePull"), Some(at(101))));
+    scene.now = 101;
+    assert_eq!((reason(&scene), scene.plan().wake_at), (json!("ImagePullBackOff"), Some(at(110))));
+    scene.now = 110;
+    assert_eq!(scene.plan().actions, [start("web", 0)]);
+}
+
+#[test]
+fn containers_lost_with_the_machine_count_as_restarted() {
+    let before = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, running()).json();
+    let scene = Scene::new(web("Always")).status(before.clone());
+    assert_eq!(scene.json()["phase"], "Running", "it was running, and will be");
+    assert_eq!(scene.plan().actions, [Action::RunSandbox { attempt: 0 }]);
+    let scene = scene.sandbox(SandboxState::Ready);
+    assert_eq!(scene.plan().actions, [start("web", 1)]);
+    let status = scene.run("web", 1, running()).json();
+    let container = &status["containerStatuses"][0];
+    assert_eq!(container["restartCount"], 1);
+    assert_eq!(container["lastState"]["terminated"]["reason"], "ContainerStatusUnknown");
+    let never = Scene::new(web("Never")).status(before);
+    assert_eq!(never.json()["phase"], "Failed", "it may have done its work, or not: it must not run twice");
+}
+
+#[test]
+fn a_lost_sandbox_is_replaced_and_everything_in_it_runs_again() {
+    let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "one"}], "containers": [{"name": "web"}]});
+    let scene = Scene::new(spec).sandbox(SandboxState::NotReady);
+    let scene = scene.run("one", 0, exited(0, 50)).run("web", 0, exited(137, 99));
+    assert_eq!(scene.plan().actions, [Action::RunSandbox { attempt: 1 }]);
+    let scene = scene.sandbox(SandboxState::Ready);
+    assert!(matches!(&scene.plan().actions[..], [Action::Start { container, attempt: 1, .. }] if container == "one"));
+}
+
+#[test]
+fn a_readiness_gate_keeps_a_pod_from_being_ready_and_its_condition_is_kept() {
+    let mut spec = web("Always");
+    spec["readinessGates"] = json!([{"conditionType": "lb"}]);
+    let scene = Scene::new(spec).sandbox(SandboxState::Ready).run("web", 0, running());
+    let status = scene.json();
+    assert_eq!(condition(&status, "Ready")["reason"], "ReadinessGatesNotReady");
+    let scene = scene.status(json!({"conditions": [{"type": "lb", "status": "True"}]}));
+    let status = scene.json();
+    assert_eq!(condition(&status, "Ready")["status"], "True");
+    assert_eq!(condition(&status, "lb")["status"], "True");
+}

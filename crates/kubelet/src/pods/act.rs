@@ -1,0 +1,127 @@
+//! Does what a plan says, one step at a time, and tells of it in events.
+
+use k8s_openapi::api::core::v1::{Container as Spec, ObjectReference, Pod, PodSpec};
+use pintle_container::{ContainerConfig, PodRef, SandboxConfig};
+use pintle_runtime::{Error, Key, events};
+
+use super::image::Outcome;
+use super::observe::failed;
+use super::{Memory, Pods, Seat};
+use crate::plan::{Action, RestartBackoff, World};
+
+impl Pods {
+    /// True if the world has changed and another plan may find more to do.
+    #[expect(clippy::too_many_arguments, reason = "they are the parts of one look at a Pod, borrowed apart")]
+    pub(super) async fn act(
+        &self,
+        key: &Key,
+        pod: &Pod,
+        spec: &PodSpec,
+        seat: &Seat,
+        memory: &mut Memory,
+        world: &World,
+        action: &Action,
+    ) -> Result<bool, Error> {
+        let runtime = &seat.home.runtime;
+        match action {
+            Action::RunSandbox { attempt } => {
+                if let Err(error) = runtime.run_sandbox(sandbox_config(key, pod, spec, *attempt)).await {
+                    let message = format!("Failed to create pod sandbox: {error}");
+                    seat.home.recorder.warning(pod, "FailedCreatePodSandBox", message);
+                    return Err(failed(error));
+                }
+                Ok(true)
+            }
+            Action::Start { container, attempt, backoff } => {
+                let Some(container) = find(spec, container) else { return Ok(false) };
+                let Some(sandbox) = world.ready_sandbox() else { return Ok(true) };
+                let image_id = match self.image(key, pod, spec, seat, container).await {
+                    Outcome::Ready(image_id) => image_id,
+                    Outcome::Failed => return Ok(true),
+                    Outcome::Pending => return Ok(true),
+                };
+                let started = start(seat, &sandbox.id, config(pod, container, *attempt, image_id)).await;
+                let reference = reference(pod, spec, &container.name);
+                let say = |kind, reason, message: String| seat.home.recorder.record(&reference, kind, reason, message);
+                if let Err(error) = started {
+                    say("Warning", "Failed", format!("Error: {error}"));
+                    return Err(failed(error));
+                }
+                say("Normal", "Created", "Container created".to_owned());
+                say("Normal", "Started", "Container started".to_owned());
+                remember(memory, container, *backoff);
+                Ok(true)
+            }
+            Action::Stop { id, container, grace, message } => {
+                runtime.stop_container(id, *grace).await.map_err(failed)?;
+                if memory.asked.insert(id.clone(), *grace).is_none() {
+                    let reference = reference(pod, spec, container);
+                    seat.home.recorder.record(&reference, "Normal", "Killing", message.clone());
+                }
+                Ok(true)
+            }
+            Action::Remove(id) => {
+                runtime.remove_container(id).await.map_err(failed)?;
+                memory.asked.remove(id);
+                Ok(false)
+            }
+            Action::StopSandbox(id) => {
+                runtime.stop_sandbox(id).await.map_err(failed)?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+async fn start(
+    seat: &Seat,
+    sandbox: &pintle_container::SandboxId,
+    config: ContainerConfig,
+) -> Result<(), pintle_container::Error> {
+    let id = seat.home.runtime.create_container(sandbox, config).await?;
+    seat.home.runtime.start_container(&id).await
+}
+
+fn remember(memory: &mut Memory, container: &Spec, backoff: Option<RestartBackoff>) {
+    if let Some(backoff) = backoff {
+        memory.backoffs.insert(container.name.clone(), backoff);
+    }
+}
+
+fn sandbox_config(key: &Key, pod: &Pod, spec: &PodSpec, attempt: u32) -> SandboxConfig {
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    SandboxConfig {
+        pod: PodRef { namespace: key.namespace.clone(), name: key.name.clone(), uid },
+        attempt,
+        labels: pod.metadata.labels.clone().unwrap_or_default(),
+        annotations: pod.metadata.annotations.clone().unwrap_or_default(),
+        host_network: spec.host_network == Some(true),
+    }
+}
+
+fn config(pod: &Pod, container: &Spec, attempt: u32, image_id: String) -> ContainerConfig {
+    let literals = container.env.iter().flatten();
+    ContainerConfig {
+        name: container.name.clone(),
+        attempt,
+        image: container.image.clone().unwrap_or_default(),
+        image_id,
+        command: container.command.clone().unwrap_or_default(),
+        arguments: container.args.clone().unwrap_or_default(),
+        environment: literals.filter_map(|entry| Some((entry.name.clone(), entry.value.clone()?))).collect(),
+        working_directory: container.working_dir.clone(),
+        labels: pod.metadata.labels.clone().unwrap_or_default(),
+        annotations: pod.metadata.annotations.clone().unwrap_or_default(),
+    }
+}
+
+pub(super) fn find<'a>(spec: &'a PodSpec, name: &str) -> Option<&'a Spec> {
+    spec.init_containers.iter().flatten().chain(&spec.containers).find(|container| container.name == name)
+}
+
+/// A reference to one container of a Pod, as events carry it.
+pub(super) fn reference(pod: &Pod, spec: &PodSpec, container: &str) -> ObjectReference {
+    let init = spec.init_containers.iter().flatten().any(|init| init.name == container);
+    let list = if init { "initContainers" } else { "containers" };
+    ObjectReference { field_path: Some(format!("spec.{list}{{{container}}}")), ..events::reference(pod) }
+}

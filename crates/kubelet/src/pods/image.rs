@@ -1,0 +1,125 @@
+//! Sees to it that a container's image is there, without holding up a worker while it comes.
+
+use futures::FutureExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec};
+use pintle_container::{Image, PullRequest};
+use pintle_runtime::Key;
+
+use super::{Pods, Seat};
+use crate::plan::{Pull, pull_wait};
+
+pub(super) enum Outcome {
+    /// It is there, with this digest.
+    Ready(String),
+    /// It is coming; the Pod's key is added when it is here.
+    Pending,
+    /// It could not be had; the plan says when to try again.
+    Failed,
+}
+
+impl Pods {
+    pub(super) async fn image(&self, key: &Key, pod: &Pod, spec: &PodSpec, seat: &Seat, container: &Spec) -> Outcome {
+        let image = container.image.clone().unwrap_or_default();
+        let reference = super::act::reference(pod, spec, &container.name);
+        let recorder = seat.home.recorder.clone();
+        let say = move |kind: &str, reason: &str, message: String| recorder.record(&reference, kind, reason, message);
+        if let Some(Pull::Done(image_id)) = take_done(seat, &container.name) {
+            return Outcome::Ready(image_id);
+        }
+        let policy = container.image_pull_policy.as_deref().unwrap_or("IfNotPresent");
+        if policy != "Always"
+            && let Ok(Some(present)) = seat.home.runtime.image(&image).await
+        {
+            say("Normal", "Pulled", format!("Container image {image:?} already present on machine"));
+            return Outcome::Ready(present.id);
+        }
+        let now = self.context.clock.now();
+        if policy == "Never" {
+            let message = format!("Container image {image:?} is not present with pull policy of Never");
+            say("Warning", "ErrImageNeverPull", message.clone());
+            finish(seat, &container.name, Err(message), now);
+            return Outcome::Failed;
+        }
+        say("Normal", "Pulling", format!("Pulling image {image:?}"));
+        let annotations = pod.metadata.annotations.clone().unwrap_or_default();
+        let request = PullRequest { image: image.clone(), container: container.name.clone(), annotations };
+        let runtime = seat.home.runtime.clone();
+        let mut pulling = Box::pin(async move { runtime.pull_image(request).await });
+        // Most pulls of a simulated node are over before they begin, and need no second look at the Pod.
+        if let Some(pulled) = (&mut pulling).now_or_never() {
+            let pulled = told(pulled, &image, std::time::Duration::ZERO, &say);
+            finish(seat, &container.name, pulled, now);
+            return match take_done(seat, &container.name) {
+                Some(Pull::Done(image_id)) => Outcome::Ready(image_id),
+                _ => Outcome::Failed,
+            };
+        }
+        seat.pulls().states.insert(container.name.clone(), Pull::Going);
+        let (pods, key, name, uid) = (self.clone(), key.clone(), container.name.clone(), seat.uid.clone());
+        tokio::spawn(async move {
+            let began = tokio::time::Instant::now();
+            let shutdown = pods.context.shutdown.clone();
+            let pulled = tokio::select! {
+                pulled = pulling => pulled,
+                () = shutdown.fired() => return,
+            };
+            let pulled = told(pulled, &image, began.elapsed(), &say);
+            let seat = pods.seats().get(&key).and_then(|lives| lives.get(&uid)).cloned();
+            if let Some(seat) = seat {
+                finish(&seat, &name, pulled, pods.context.clock.now());
+                pods.queue.add(key);
+            }
+        });
+        Outcome::Pending
+    }
+}
+
+fn take_done(seat: &Seat, container: &str) -> Option<Pull> {
+    let mut pulls = seat.pulls();
+    match pulls.states.get(container) {
+        Some(Pull::Done(_)) => pulls.states.remove(container),
+        _ => None,
+    }
+}
+
+/// Tells how a pull ended and keeps what matters of it.
+fn told(
+    pulled: Result<Image, pintle_container::Error>,
+    image: &str,
+    took: std::time::Duration,
+    say: &impl Fn(&str, &str, String),
+) -> Result<String, String> {
+    match pulled {
+        Ok(pulled) => {
+            let message = format!(
+                "Successfully pulled image {image:?} in {took:?} ({took:?} including waiting). Image size: {} bytes.",
+                pulled.size
+            );
+            say("Normal", "Pulled", message);
+            Ok(pulled.id)
+        }
+        Err(error) => {
+            say("Warning", "Failed", format!("Failed to pull image {image:?}: {error}"));
+            say("Warning", "Failed", "Error: ErrImagePull".to_owned());
+            Err(error.to_string())
+        }
+    }
+}
+
+fn finish(seat: &Seat, container: &str, pulled: Result<String, String>, now: Timestamp) {
+    let mut pulls = seat.pulls();
+    let state = match pulled {
+        Ok(image_id) => {
+            pulls.failures.remove(container);
+            Pull::Done(image_id)
+        }
+        Err(message) => {
+            let failures = pulls.failures.entry(container.to_owned()).or_default();
+            let wait = pull_wait(*failures);
+            *failures = failures.saturating_add(1);
+            Pull::Failed { message, failed_at: now, wait }
+        }
+    };
+    pulls.states.insert(container.to_owned(), state);
+}

@@ -1,0 +1,206 @@
+//! Pods on the nodes of this process: who wakes a Pod's worker, and what is remembered between two looks.
+//!
+//! One informer and one queue serve all nodes. A Pod costs a task only while something is done for it.
+
+mod act;
+mod clean;
+mod image;
+mod observe;
+mod sync;
+mod write;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use pintle_container::{ContainerId, Runtime};
+use pintle_runtime::{Action, Change, Context, Controller, Error, Informer, Key, Queue, Reconciler, Recorder};
+
+use crate::plan::{Pull, RestartBackoff};
+use crate::probes::Probes;
+use write::Written;
+
+/// Workers for all nodes; one is busy only while the runtime or the API server is.
+const WORKERS: usize = 32;
+
+/// Name of the index that finds the Pods of a node.
+pub(crate) const BY_NODE: &str = "node";
+
+/// A node of this process, as its Pods see it.
+pub(crate) struct Home {
+    pub(crate) name: String,
+    pub(crate) address: IpAddr,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) recorder: Recorder,
+}
+
+/// One life of a Pod on a node.
+pub(crate) struct Seat {
+    home: Arc<Home>,
+    uid: String,
+    memory: tokio::sync::Mutex<Memory>,
+    // Written by pulls that go on while no worker looks.
+    pulls: Mutex<Pulls>,
+}
+
+/// Every life of every name, by UID: a Pod's successor may come before it is cleaned away.
+type Seats = BTreeMap<Key, BTreeMap<String, Arc<Seat>>>;
+
+/// What a worker remembers of a Pod. Losing it costs a shorter backoff and a repeated event, nothing more.
+#[derive(Default)]
+struct Memory {
+    probes: Probes,
+    backoffs: BTreeMap<String, RestartBackoff>,
+    asked: BTreeMap<ContainerId, Duration>,
+    /// The status as this agent last wrote it, until the cache has caught up.
+    written: Option<Written>,
+    deleted: bool,
+}
+
+#[derive(Default)]
+struct Pulls {
+    states: BTreeMap<String, Pull>,
+    failures: BTreeMap<String, u32>,
+}
+
+impl Seat {
+    fn pulls(&self) -> MutexGuard<'_, Pulls> {
+        self.pulls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All Pods of all nodes of this process. Cheap to clone; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Pods {
+    context: Context,
+    pods: Informer<Pod>,
+    queue: Queue<Key>,
+    // Lock order: homes before seats.
+    homes: Arc<RwLock<BTreeMap<String, Arc<Home>>>>,
+    seats: Arc<Mutex<Seats>>,
+}
+
+impl Pods {
+    /// Makes the loop and the handle through which nodes join it.
+    pub(crate) fn new(context: &Context) -> (Controller, Pods) {
+        let pods = context.informers.of::<Pod>();
+        pods.add_index(BY_NODE, |pod| node_of(pod).map(str::to_owned).into_iter().collect());
+        let homes: Arc<RwLock<BTreeMap<String, Arc<Home>>>> = Arc::default();
+        let controller = Controller::new("kubelet", context).workers(WORKERS).watch(&pods, {
+            let homes = homes.clone();
+            move |change| keys_of(change, &homes)
+        });
+        let queue = controller.queue();
+        (controller, Pods { context: context.clone(), pods, queue, homes, seats: Arc::default() })
+    }
+
+    /// Takes a node's Pods on: those that the API server knows and those that its runtime runs.
+    pub(crate) async fn join(&self, home: Arc<Home>) {
+        let found = home.runtime.list_sandboxes(None).await.unwrap_or_else(|error| {
+            tracing::warn!(node = %home.name, %error, "the runtime does not say what it runs");
+            Vec::new()
+        });
+        self.homes.write().unwrap_or_else(PoisonError::into_inner).insert(home.name.clone(), home.clone());
+        for sandbox in found {
+            let key = Key::new(sandbox.pod.namespace, sandbox.pod.name);
+            self.seat(&key, &sandbox.pod.uid, &home);
+            self.queue.add(key);
+        }
+        for pod in self.pods.by_index(BY_NODE, &home.name) {
+            self.queue.add(Key::of(pod.as_ref()));
+        }
+    }
+
+    /// Lets a node's Pods be; what runs goes on running.
+    pub(crate) fn leave(&self, name: &str) {
+        self.homes.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let mut seats = self.seats();
+        for lives in seats.values_mut() {
+            lives.retain(|_, seat| seat.home.name != name);
+        }
+        seats.retain(|_, lives| !lives.is_empty());
+    }
+
+    /// Wakes Pods when their containers change by themselves. Runs until dropped.
+    pub(crate) async fn follow(&self, home: &Home) {
+        loop {
+            for pod in home.runtime.changes().await {
+                self.queue.add(Key::new(pod.namespace, pod.name));
+            }
+        }
+    }
+
+    fn home(&self, name: &str) -> Option<Arc<Home>> {
+        self.homes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The seat of one life of a Pod, made if there is none.
+    fn seat(&self, key: &Key, uid: &str, home: &Arc<Home>) -> Arc<Seat> {
+        let mut seats = self.seats();
+        let lives = seats.entry(key.clone()).or_default();
+        let seat = lives.entry(uid.to_owned()).or_insert_with(|| {
+            let (memory, pulls) = (tokio::sync::Mutex::default(), Mutex::default());
+            Arc::new(Seat { home: home.clone(), uid: uid.to_owned(), memory, pulls })
+        });
+        seat.clone()
+    }
+
+    fn forget(&self, key: &Key, uid: &str) {
+        let mut seats = self.seats();
+        if let Some(lives) = seats.get_mut(key) {
+            lives.remove(uid);
+            if lives.is_empty() {
+                seats.remove(key);
+            }
+        }
+    }
+}
+
+impl Reconciler for Pods {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let pod = self.pods.get(key);
+        let home = pod.as_deref().and_then(node_of).and_then(|node| self.home(node));
+        let present = pod.zip(home).and_then(|(pod, home)| {
+            let uid = pod.metadata.uid.clone()?;
+            Some((pod, self.seat(key, &uid, &home)))
+        });
+        // Lives that the API server knows no more, under this name.
+        let present_uid = present.as_ref().map(|(_, seat)| seat.uid.clone());
+        let lives: Vec<Arc<Seat>> = self.seats().get(key).into_iter().flat_map(BTreeMap::values).cloned().collect();
+        let mut wake = None;
+        for seat in lives.into_iter().filter(|seat| Some(&seat.uid) != present_uid.as_ref()) {
+            wake = earlier(wake, self.clean(key, &seat).await?);
+        }
+        if let Some((pod, seat)) = present {
+            wake = earlier(wake, self.sync(key, &pod, &seat).await?);
+        }
+        Ok(wake.map_or_else(Action::done, Action::requeue_after))
+    }
+}
+
+fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
+}
+
+fn keys_of(change: &Change<Pod>, homes: &RwLock<BTreeMap<String, Arc<Home>>>) -> Vec<Key> {
+    let homes = homes.read().unwrap_or_else(PoisonError::into_inner);
+    let ours = node_of(change.object()).is_some_and(|node| homes.contains_key(node));
+    if ours { vec![change.key()] } else { Vec::new() }
+}
+
+fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// `web_shop(7f0c…)`, as upstream names Pods in messages.
+pub(crate) fn described(pod: &Pod) -> String {
+    let meta = &pod.metadata;
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}_{}({})", part(&meta.name), part(&meta.namespace), part(&meta.uid))
+}

@@ -1,0 +1,95 @@
+//! One look at a Pod: observe, probe, plan, act, until there is nothing left to do; then write the status.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Preconditions};
+use pintle_runtime::{ApiError, Error, Key};
+
+use super::observe::{observe, probe};
+use super::{Pods, Seat};
+use crate::plan::{Input, Plan, plan};
+
+/// More rounds than any Pod of the usual size needs; what is left is done at the next look.
+const ROUNDS: usize = 64;
+
+impl Pods {
+    /// Brings a Pod closer to its spec; says after which time to look again.
+    pub(super) async fn sync(&self, key: &Key, pod: &Pod, seat: &Seat) -> Result<Option<Duration>, Error> {
+        let Some(spec) = pod.spec.as_ref() else { return Ok(None) };
+        let mut memory = seat.memory.lock().await;
+        let status = super::write::latest(pod, &mut memory);
+        let mut rounds = 0;
+        let (plan, now) = loop {
+            let now = self.context.clock.now();
+            let world = observe(seat).await?;
+            if pod.metadata.deletion_timestamp.is_none() {
+                probe(seat, pod, spec, &status, &world, &mut memory, now).await;
+            }
+            let pulls = seat.pulls().states.clone();
+            let version = seat.home.runtime.version();
+            let plan = plan(&Input {
+                pod,
+                spec,
+                status: &status,
+                world: &world,
+                verdicts: &memory.probes,
+                pulls: &pulls,
+                backoffs: &memory.backoffs,
+                asked: &memory.asked,
+                host_address: seat.home.address,
+                runtime_name: &version.name,
+                now,
+            });
+            self.say_backing_off(seat, pod, &status, &plan);
+            rounds += 1;
+            let mut moved = false;
+            for action in &plan.actions {
+                moved |= self.act(key, pod, spec, seat, &mut memory, &world, action).await?;
+            }
+            if !moved || rounds == ROUNDS {
+                break (plan, now);
+            }
+        };
+        self.write_status(pod, &status, &plan.status, &mut memory).await?;
+        if plan.gone && pod.metadata.deletion_timestamp.is_some() && !memory.deleted {
+            self.let_go(key, pod).await?;
+            memory.deleted = true;
+        }
+        let wake_at = plan.wake_at.into_iter().chain(memory.probes.next_at().filter(|_| !plan.gone)).min();
+        Ok(wake_at
+            .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default().max(Duration::from_millis(1))))
+    }
+
+    /// Nothing of it runs any more: the API server may forget it.
+    async fn let_go(&self, key: &Key, pod: &Pod) -> Result<(), Error> {
+        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), &key.namespace);
+        let preconditions = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
+        let parameters = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
+        match pods.delete(&key.name, &parameters).await {
+            Ok(_) => Ok(()),
+            // It is gone, or another has taken its name.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn say_backing_off(&self, seat: &Seat, pod: &Pod, status: &k8s_openapi::api::core::v1::PodStatus, plan: &Plan) {
+        let Some(spec) = pod.spec.as_ref() else { return };
+        let statuses = || status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+        let said_of = |name: &str| {
+            let status = statuses().find(|status| status.name == name).and_then(|status| status.state.as_ref());
+            let waiting = status.and_then(|state| state.waiting.as_ref()).and_then(|waiting| waiting.reason.as_deref());
+            waiting == Some("CrashLoopBackOff")
+        };
+        for name in plan.backing_off.iter().filter(|name| !said_of(name)) {
+            let message = format!("Back-off restarting failed container {name} in pod {}", super::described(pod));
+            let reference = super::act::reference(pod, spec, name);
+            seat.home.recorder.record(&reference, "Warning", "BackOff", message);
+        }
+    }
+}

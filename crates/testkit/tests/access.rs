@@ -1,0 +1,83 @@
+//! Nobody gets in by default; everybody gets exactly what was given to them, at once.
+
+use pintle_apiserver::authn::User;
+use pintle_apiserver::request::Peer;
+use pintle_testkit::Cluster;
+use serde_json::json;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn user(name: &str) -> Peer {
+    Peer::Internal(User::new(name, &[]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_see_health_and_version_and_nothing_else() {
+    let cluster = Cluster::bare().await;
+    for path in ["/healthz", "/livez", "/readyz", "/version"] {
+        assert_eq!(cluster.request_as(Peer::Unknown, &[], "GET", path, "", "").await.code, 200, "{path}");
+    }
+    for path in [PODS, "/api", "/apis", "/metrics", "/openapi/v3", "/api/v1/secrets"] {
+        let answer = cluster.request_as(Peer::Unknown, &[], "GET", path, "", "").await;
+        assert_eq!(answer.code, 403, "{path}");
+        assert!(answer.message().contains("system:anonymous"), "{}", answer.message());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_not_ours_is_refused() {
+    let cluster = Cluster::bare().await;
+    for token in ["Bearer nonsense", "Bearer a.b.c", "Basic YTpi", "Bearer "] {
+        let answer = cluster.request_as(Peer::Unknown, &[("authorization", token)], "GET", "/version", "", "").await;
+        assert_eq!((answer.code, answer.message()), (401, "Unauthorized"), "{token}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_without_rights_is_told_what_is_missing_and_a_binding_counts_at_once() {
+    let cluster = Cluster::bare().await;
+    let answer = cluster.request_as(user("jane"), &[], "GET", PODS, "", "").await;
+    assert_eq!(answer.code, 403);
+    assert_eq!(
+        answer.message(),
+        "pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\""
+    );
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "jane", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    });
+    cluster.create(binding).await.unwrap();
+    assert_eq!(cluster.request_as(user("jane"), &[], "GET", PODS, "", "").await.code, 200);
+    assert_eq!(cluster.request_as(user("jane"), &[], "DELETE", &format!("{PODS}/x"), "", "").await.code, 403);
+    assert_eq!(cluster.request_as(user("jane"), &[], "GET", "/api/v1/namespaces/default/secrets", "", "").await.code, 403);
+    assert_eq!(cluster.request_as(user("jane"), &[], "GET", "/api/v1/namespaces/kube-system/pods", "", "").await.code, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_account_acts_with_its_token_until_it_is_deleted_or_the_token_expires() {
+    let cluster = Cluster::bare().await;
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}});
+    cluster.create(account).await.unwrap();
+    let path = "/api/v1/namespaces/default/serviceaccounts/robot/token";
+    let answer = cluster.request("POST", path, "application/json", json!({"spec": {"expirationSeconds": 600}}).to_string()).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    let bearer = format!("Bearer {}", answer.body["status"]["token"].as_str().unwrap());
+    let who = |bearer: String| {
+        let cluster = &cluster;
+        async move {
+            let review = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+            cluster.request_as(Peer::Unknown, &[("authorization", &bearer)], "POST", review, "application/json", "{}").await
+        }
+    };
+    let me = who(bearer.clone()).await;
+    assert_eq!(me.body["status"]["userInfo"]["username"], "system:serviceaccount:default:robot", "{}", me.body);
+    cluster.advance(std::time::Duration::from_secs(601)).await;
+    assert_eq!(who(bearer).await.code, 401, "an expired token");
+
+    let answer = cluster.request("POST", path, "application/json", "{}").await;
+    let bearer = format!("Bearer {}", answer.body["status"]["token"].as_str().unwrap());
+    assert_eq!(who(bearer.clone()).await.code, 201);
+    cluster.request("DELETE", "/api/v1/namespaces/default/serviceaccounts/robot", "", "").await;
+    assert_eq!(who(bearer).await.code, 401, "a deleted account");
+}
