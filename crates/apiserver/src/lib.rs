@@ -142,6 +142,7 @@ impl ApiServer {
     /// Waits; false when the server stops.
     async fn pause(&self, duration: Duration) -> bool {
         tokio::select! {
+            biased;
             () = self.stopping() => false,
             () = tokio::time::sleep(duration) => true,
         }

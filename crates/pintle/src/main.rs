@@ -1,6 +1,7 @@
 //! Pintle: Kubernetes' control plane, node agent and controller framework as one program.
 
 mod kubeconfig;
+mod plane;
 mod up;
 
 use clap::{Parser, Subcommand};

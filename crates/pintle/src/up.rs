@@ -1,6 +1,7 @@
 //! `pintle up`: the whole cluster in one process, from a data directory to a kubeconfig.
 
 use crate::kubeconfig;
+use crate::plane::Plane;
 use pintle_apiserver::pki::{Pki, PkiError, write_private};
 use pintle_apiserver::{ApiServer, Parts, StartError, listener};
 use pintle_meta::{Clock, Random};
@@ -27,7 +28,7 @@ pub(crate) struct Flags {
     write_kubeconfig: Option<PathBuf>,
     /// How many simulated nodes the cluster has.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    nodes: usize,
+    nodes: u16,
     /// Keep nothing: the cluster lives in memory and is gone when it stops.
     #[arg(long)]
     ephemeral: bool,
@@ -102,6 +103,8 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     });
     let url = format!("https://{}", reachable(address));
     println!("api        {url}");
+    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes);
+    println!("loops      {} running, {} simulated {}", plane.loops(), flags.nodes, if flags.nodes == 1 { "node" } else { "nodes" });
 
     let config = write_kubeconfig(&flags, directory.as_deref(), &url, &pki, &clock)?;
     println!("kubeconfig {}", config.display());
@@ -112,6 +115,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
 
     let outcome = until_stopped(&store).await;
     println!("stopping");
+    plane.stop().await;
     server.stop();
     let _ = tokio::join!(serving, own_loops);
     store.close().await;

@@ -245,7 +245,12 @@ impl Cluster {
 
     /// Starts the agents of all nodes, over the containers that run there.
     pub fn start_nodes(&self) {
-        *lock(&self.fleet) = Some(Fleet::simulated(&self.context, &self.world, self.nodes));
+        self.start_nodes_of(self.nodes);
+    }
+
+    /// Starts the agents of the first `count` nodes.
+    pub fn start_nodes_of(&self, count: u16) {
+        *lock(&self.fleet) = Some(Fleet::simulated(&self.context, &self.world, count));
     }
 
     /// Ends all node agents; containers run on.

@@ -1,10 +1,17 @@
 //! What a cluster may do to a loop: its requests fail, its watches are cut.
 
+use bytes::Bytes;
+use futures::stream;
 use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
 use kube::Client;
 use kube::client::Body;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+type Answer = UnsyncBoxBody<Bytes, kube::Error>;
 
 /// Switches that act on every request of the client they were made for.
 #[derive(Clone, Default)]
@@ -13,14 +20,18 @@ pub struct Faults(Arc<Switches>);
 #[derive(Default)]
 struct Switches {
     watches_cut: AtomicBool,
+    cut: Notify,
     writes_until_failure: AtomicU64,
     failing: AtomicBool,
 }
 
 impl Faults {
-    /// New watches fail until this is lifted; running ones end when the server's do.
+    /// Running watches end and new ones fail, until this is lifted.
     pub fn cut_watches(&self, cut: bool) {
         self.0.watches_cut.store(cut, Ordering::SeqCst);
+        if cut {
+            self.0.cut.notify_waiters();
+        }
     }
 
     /// The next `n` writes go through; then every request fails until [`Faults::heal`].
@@ -40,17 +51,34 @@ impl Faults {
         let service = tower::service_fn(move |request: Request<Body>| {
             let (faults, client) = (faults.clone(), client.clone());
             async move {
-                match faults.judge(&request) {
-                    Some(refused) => Ok(refused),
-                    None => client.send(request).await,
+                if faults.refuses(&request) {
+                    return Ok(unavailable());
                 }
+                let watches = is_watch(&request);
+                let response = client.send(request).await?;
+                Ok::<_, kube::Error>(response.map(|body| if watches { faults.cuttable(body) } else { body.boxed_unsync() }))
             }
         });
         Client::new(service, namespace)
     }
 
-    fn judge(&self, request: &Request<Body>) -> Option<Response<Body>> {
-        let is_watch = request.uri().query().is_some_and(|q| q.contains("watch=true") || q.contains("watch=1"));
+    /// A body that ends when watches are cut.
+    fn cuttable(&self, body: Body) -> Answer {
+        let faults = self.clone();
+        let frames = stream::unfold(body, move |mut body| {
+            let faults = faults.clone();
+            async move {
+                tokio::select! {
+                    biased;
+                    () = faults.0.cut.notified() => None,
+                    frame = body.frame() => frame.map(|frame| (frame, body)),
+                }
+            }
+        });
+        StreamBody::new(frames).boxed_unsync()
+    }
+
+    fn refuses(&self, request: &Request<Body>) -> bool {
         let is_write = !matches!(*request.method(), http::Method::GET | http::Method::HEAD);
         if is_write && self.0.writes_until_failure.load(Ordering::SeqCst) > 0 {
             let left = self.0.writes_until_failure.fetch_sub(1, Ordering::SeqCst);
@@ -59,13 +87,17 @@ impl Faults {
             }
         }
         let failing = self.0.failing.load(Ordering::SeqCst);
-        (failing || (is_watch && self.0.watches_cut.load(Ordering::SeqCst))).then(unavailable)
+        failing || (is_watch(request) && self.0.watches_cut.load(Ordering::SeqCst))
     }
 }
 
-fn unavailable() -> Response<Body> {
+fn is_watch(request: &Request<Body>) -> bool {
+    request.uri().query().is_some_and(|q| q.contains("watch=true") || q.contains("watch=1"))
+}
+
+fn unavailable() -> Response<Answer> {
     let status = pintle_meta::Status::unavailable("a fault that the test injected").to_value().to_string();
-    let mut response = Response::new(Body::from(status.into_bytes()));
+    let mut response = Response::new(Full::new(Bytes::from(status)).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
     response
 }

@@ -79,7 +79,7 @@ async fn malformed_patches_are_refused() {
     for (what, media, body, code) in [
         ("not json", patch, "{".to_owned(), 400),
         ("not a list", patch, json!({"op": "add"}).to_string(), 400),
-        ("an unknown operation", patch, json!([{"op": "dance", "path": "/a"}]).to_string(), 400),
+        ("an unknown operation", patch, json!([{"op": "dance", "path": "/a"}]).to_string(), 422),
         ("a failed test", patch, json!([{"op": "test", "path": "/data", "value": 1}]).to_string(), 422),
         ("10,001 steps", patch, many(10_001), 413),
         ("a merge patch that is a list", merge, "[]".to_owned(), 400),

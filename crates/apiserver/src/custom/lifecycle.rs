@@ -30,6 +30,7 @@ pub async fn run(server: ApiServer) {
             if settled { std::future::pending::<()>().await } else { tokio::time::sleep(AGAIN).await }
         };
         tokio::select! {
+            biased;
             () = server.stopping() => return,
             () = changed => {}
             () = pause => {}

@@ -25,8 +25,13 @@ pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -
     }
     let namespaced_without_namespace =
         exchange.resource.namespaced && exchange.path.namespace.is_empty() && !matches!(verb, "list" | "watch");
-    // Reviews are asked at the cluster scope; everything else that is created has a place.
-    if !exchange.resource.allows(verb) || namespaced_without_namespace || (verb == "create" && !exchange.path.name.is_empty()) {
+    // What is created has no name in its path yet; what is changed has one.
+    let misnamed = match verb {
+        "create" => !exchange.path.name.is_empty(),
+        "update" | "patch" => exchange.path.name.is_empty(),
+        _ => false,
+    };
+    if !exchange.resource.allows(verb) || namespaced_without_namespace || misnamed {
         return Err(Status::method_not_allowed());
     }
     if exchange.resource.namespaced != !exchange.path.namespace.is_empty()
