@@ -128,8 +128,11 @@ mod tests {
     #[test]
     fn what_a_pod_takes_is_given_back_whatever_the_order() {
         let mut cache = Cache::default();
-        let web = pod("web", serde_json::json!({"containers": [{"name": "c",
-            "resources": {"requests": {"cpu": "1", "example.com/gpu": "2"}}, "ports": [{"hostPort": 80}]}]}));
+        let web = pod(
+            "web",
+            serde_json::json!({"containers": [{"name": "c",
+            "resources": {"requests": {"cpu": "1", "example.com/gpu": "2"}}, "ports": [{"hostPort": 80}]}]}),
+        );
         cache.place(web.clone(), "n");
         cache.set_node(node("n", serde_json::json!({})));
         assert_eq!(cache.node("n").unwrap().requested.milli_cpu, 1000);

@@ -1,7 +1,39 @@
-//! Placeholder until its slice lands.
-pub struct Scheduler;
-impl Scheduler {
-    pub fn start(_: &pintle_runtime::Context) -> Self { Scheduler }
-    pub async fn stop(self) {}
-    pub async fn crash(self) {}
-}
+//! Which node a Pod runs on.
+//!
+//! # Layout
+//!
+//! In the order in which a Pod walks them:
+//!
+//! - [`scheduler`]: the loop, and how to start and stop it
+//! - `watch`: from changes in the cluster to the cache and the queue
+//! - [`queue`]: Pods that wait for a node
+//! - [`cycle`]: one Pod, all nodes, one answer; no I/O
+//! - [`plugins`]: what keeps a Pod off a node and what makes one better, one file each
+//! - [`cache`]: nodes and the Pods on them, bound or assumed
+//! - [`pod`], [`node`], [`resources`], [`terms`]: objects as the scheduler sees them, read once
+//! - `bind`: tells the API server
+
+pub mod scheduler;
+
+mod watch;
+
+pub mod queue;
+
+pub mod cycle;
+pub mod plugins;
+
+pub mod cache;
+pub mod node;
+pub mod pod;
+pub mod resources;
+pub mod terms;
+
+mod bind;
+
+#[cfg(test)]
+mod testing;
+
+pub use scheduler::Scheduler;
+
+/// The scheduler that Pods have unless they name another.
+pub const DEFAULT_NAME: &str = "default-scheduler";

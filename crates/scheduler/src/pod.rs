@@ -38,9 +38,7 @@ pub struct HostPort {
 impl HostPort {
     pub fn conflicts(&self, other: &HostPort) -> bool {
         let everywhere = self.address.is_empty() || other.address.is_empty();
-        self.port == other.port
-            && self.protocol == other.protocol
-            && (everywhere || self.address == other.address)
+        self.port == other.port && self.protocol == other.protocol && (everywhere || self.address == other.address)
     }
 }
 

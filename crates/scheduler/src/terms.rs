@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, TopologySpreadConstraint, WeightedPodAffinityTerm};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use kube::core::Selector;
+use kube::core::{Selector, SelectorExt};
 use pintle_runtime::owner::parse_selector;
 
 use crate::pod::PodInfo;
@@ -47,7 +47,8 @@ pub(crate) struct Terms {
 
 pub(crate) fn terms(pod: &Pod) -> Terms {
     let Some(affinity) = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref()) else { return Terms::default() };
-    let required = |terms: Option<&Vec<PodAffinityTerm>>| terms.into_iter().flatten().map(|term| read(pod, term)).collect();
+    let required =
+        |terms: Option<&Vec<PodAffinityTerm>>| terms.into_iter().flatten().map(|term| read(pod, term)).collect();
     let weighted = |terms: Option<&Vec<WeightedPodAffinityTerm>>, sign: i64| -> Vec<WeightedPodTerm> {
         let terms = terms.into_iter().flatten();
         terms
@@ -60,7 +61,8 @@ pub(crate) fn terms(pod: &Pod) -> Terms {
     let (near, far) = (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref());
     let mut preferred =
         weighted(near.and_then(|near| near.preferred_during_scheduling_ignored_during_execution.as_ref()), 1);
-    preferred.extend(weighted(far.and_then(|far| far.preferred_during_scheduling_ignored_during_execution.as_ref()), -1));
+    preferred
+        .extend(weighted(far.and_then(|far| far.preferred_during_scheduling_ignored_during_execution.as_ref()), -1));
     Terms {
         affinity: required(near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref())),
         anti_affinity: required(far.and_then(|far| far.required_during_scheduling_ignored_during_execution.as_ref())),

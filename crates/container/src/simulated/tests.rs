@@ -68,7 +68,8 @@ async fn whoever_waits_is_told_of_starts_and_ends_at_their_time() {
 async fn a_stop_is_obeyed_in_its_time_or_forced_at_the_end_of_the_grace() {
     let node = simulated().node("n", 0);
     let grace = Duration::from_secs(30);
-    let cases: [(&[(&str, &str)], u64, i32); 4] = [
+    type Lines = &'static [(&'static str, &'static str)];
+    let cases: [(Lines, u64, i32); 4] = [
         (&[("stop-takes", "3s")], 3, 0),
         (&[("stop-takes", "3s"), ("stop-exit-code", "143")], 3, 143),
         (&[("stop-takes", "1m")], 30, 137),

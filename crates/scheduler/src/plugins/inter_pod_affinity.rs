@@ -16,7 +16,7 @@ const REQUIRED_WEIGHT: i64 = 1;
 pub(super) struct InterPodAffinity;
 
 /// How much there is of something, by topology key and value.
-type Counts<'a> = BTreeMap<(&'a str, &'a str), i64>;
+type Counts<'a> = BTreeMap<&'a str, BTreeMap<&'a str, i64>>;
 
 struct Placement<'a> {
     pod: &'a PodInfo,
@@ -111,14 +111,14 @@ impl Plugin for InterPodAffinity {
 
 fn count<'a>(counts: &mut Counts<'a>, node: &'a NodeInfo, term: &'a PodTerm, weight: i64) {
     if let Some(value) = node.label(&term.topology_key) {
-        *counts.entry((&term.topology_key, value)).or_default() += weight;
+        *counts.entry(&term.topology_key).or_default().entry(value).or_default() += weight;
     }
 }
 
 impl Filter for Placement<'_> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
         let found = |counts: &Counts<'_>, key: &str| {
-            node.label(key).is_some_and(|value| counts.get(&(key, value)).is_some_and(|found| *found > 0))
+            counts.get(key).zip(node.label(key)).is_some_and(|(values, value)| values.contains_key(value))
         };
         if !self.pod.affinity.is_empty() {
             let labelled = self.pod.affinity.iter().all(|term| node.label(&term.topology_key).is_some());
@@ -130,7 +130,7 @@ impl Filter for Placement<'_> {
         if self.pod.anti_affinity.iter().any(|term| found(&self.far, &term.topology_key)) {
             return reject("node(s) didn't match pod anti-affinity rules");
         }
-        if self.unwelcome.keys().any(|(key, value)| node.label(key) == Some(value)) {
+        if self.unwelcome.keys().any(|key| found(&self.unwelcome, key)) {
             return reject("node(s) didn't satisfy existing pods anti-affinity rules");
         }
         Ok(())
@@ -139,8 +139,8 @@ impl Filter for Placement<'_> {
 
 impl Score for Attraction<'_> {
     fn score(&self, node: &NodeInfo) -> i64 {
-        let here = self.0.iter().filter(|((key, value), _)| node.label(key) == Some(value));
-        here.map(|(_, weight)| weight).sum()
+        let here = self.0.iter().filter_map(|(key, values)| values.get(node.label(key)?));
+        here.sum()
     }
 
     fn normalize(&self, scores: &mut [i64]) {

@@ -38,7 +38,12 @@ pub trait Plugin: Send + Sync {
     }
 
     /// `feasible` are the nodes among which one will be chosen.
-    fn score<'a>(&self, _pod: &'a PodInfo, _cache: &'a Cache, _feasible: &[&'a NodeInfo]) -> Option<Box<dyn Score + 'a>> {
+    fn score<'a>(
+        &self,
+        _pod: &'a PodInfo,
+        _cache: &'a Cache,
+        _feasible: &[&'a NodeInfo],
+    ) -> Option<Box<dyn Score + 'a>> {
         None
     }
 

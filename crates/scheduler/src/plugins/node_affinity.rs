@@ -34,7 +34,12 @@ impl Plugin for NodeAffinity {
         Some(Box::new(Required::of(pod)?))
     }
 
-    fn score<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache, _feasible: &[&'a NodeInfo]) -> Option<Box<dyn Score + 'a>> {
+    fn score<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _cache: &'a Cache,
+        _feasible: &[&'a NodeInfo],
+    ) -> Option<Box<dyn Score + 'a>> {
         let terms = affinity(pod)?.preferred_during_scheduling_ignored_during_execution.as_deref()?;
         (!terms.is_empty()).then(|| Box::new(Preferred(terms)) as _)
     }
@@ -48,7 +53,8 @@ impl<'a> Required<'a> {
     /// Nothing if every node will do.
     pub(super) fn of(pod: &'a PodInfo) -> Option<Self> {
         let selector = pod.spec()?.node_selector.as_ref().filter(|selector| !selector.is_empty());
-        let required = affinity(pod).and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+        let required =
+            affinity(pod).and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
         let terms = required.map(|required| required.node_selector_terms.as_slice());
         (selector.is_some() || terms.is_some()).then_some(Required { selector, terms })
     }
@@ -129,9 +135,7 @@ mod tests {
 
     #[test]
     fn a_pod_goes_where_its_selector_and_affinity_allow() {
-        let expression = |key: &str, operator: &str, values: Value| {
-            json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}])
-        };
+        let expression = |key: &str, operator: &str, values: Value| json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]);
         let cases = [
             (json!({"nodeSelector": {"zone": "x"}}), [true, false]),
             (required(expression("zone", "In", json!(["x", "z"]))), [true, false]),
@@ -140,7 +144,10 @@ mod tests {
             (required(expression("size", "DoesNotExist", json!([]))), [false, true]),
             (required(expression("size", "Gt", json!(["2"]))), [true, false]),
             (required(expression("size", "Lt", json!(["2"]))), [false, false]),
-            (required(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}])), [false, true]),
+            (
+                required(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}])),
+                [false, true],
+            ),
             (required(json!([{}])), [false, false]),
             (json!({}), [true, true]),
         ];

@@ -87,7 +87,8 @@ impl Filter for Limits<'_> {
             };
             let domains = i64::try_from(count.domains.len()).unwrap_or(i64::MAX);
             // Domains that are still to come count as empty.
-            let fewest = if domains < count.spread.min_domains { 0 } else { count.domains.values().copied().min().unwrap_or(0) };
+            let fewest =
+                if domains < count.spread.min_domains { 0 } else { count.domains.values().copied().min().unwrap_or(0) };
             let here = count.domains.get(value).copied().unwrap_or(0) + i64::from(count.counts_itself);
             if here - fewest > count.spread.max_skew {
                 return reject("node(s) didn't match pod topology spread constraints");

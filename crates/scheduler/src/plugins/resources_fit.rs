@@ -24,7 +24,12 @@ impl Plugin for ResourcesFit {
         Some(Box::new(Fit(pod)))
     }
 
-    fn score<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache, _feasible: &[&'a NodeInfo]) -> Option<Box<dyn Score + 'a>> {
+    fn score<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _cache: &'a Cache,
+        _feasible: &[&'a NodeInfo],
+    ) -> Option<Box<dyn Score + 'a>> {
         Some(Box::new(Fit(pod)))
     }
 }
@@ -59,10 +64,7 @@ impl Filter for Fit<'_> {
 impl Score for Fit<'_> {
     fn score(&self, node: &NodeInfo) -> i64 {
         let (asked, has, taken) = (&self.0.weighed, &node.allocatable, &node.weighed);
-        let amounts = [
-            (asked.milli_cpu + taken.milli_cpu, has.milli_cpu),
-            (asked.memory + taken.memory, has.memory),
-        ];
+        let amounts = [(asked.milli_cpu + taken.milli_cpu, has.milli_cpu), (asked.memory + taken.memory, has.memory)];
         let (mut sum, mut count) = (0, 0);
         for (used, capacity) in amounts.into_iter().filter(|(_, capacity)| *capacity > 0) {
             let left = i128::from((capacity - used).max(0)) * i128::from(MAX_SCORE) / i128::from(capacity);

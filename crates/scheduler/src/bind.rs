@@ -1,0 +1,110 @@
+//! Tells the API server where a Pod goes, or why it goes nowhere.
+
+use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use pintle_runtime::{ApiError, conditions};
+use serde_json::{Value, json};
+
+use crate::cycle::Diagnosis;
+use crate::plugins::Event;
+use crate::pod::PodInfo;
+use crate::scheduler::Shared;
+
+/// Binds a Pod to the node that the cache already has it on.
+pub(crate) async fn bind(shared: &Shared, pod: &PodInfo, node: &str) {
+    let binding = Binding {
+        metadata: ObjectMeta {
+            namespace: Some(pod.key.namespace.clone()),
+            name: Some(pod.key.name.clone()),
+            // A successor of the same name must not inherit the node.
+            uid: Some(pod.uid.clone()),
+            ..ObjectMeta::default()
+        },
+        target: ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            ..ObjectReference::default()
+        },
+    };
+    let parameters = PostParams::default();
+    let bound = pods(shared, pod).create_subresource::<_, Value>("binding", &pod.key.name, &parameters, &binding).await;
+    match bound {
+        Ok(_) => {
+            shared.queue.remove(&pod.key, &pod.uid);
+            let message = format!("Successfully assigned {}/{} to {node}", pod.key.namespace, pod.key.name);
+            shared.recorder.normal(pod.pod.as_ref(), "Scheduled", message);
+        }
+        Err(error) => {
+            tracing::debug!(pod = %pod.key, node, %error, "the binding failed");
+            shared.cache().displace(&pod.uid);
+            shared.queue.happened(Event::PodRemoved);
+            // Gone, or bound by someone else: the watch will tell. If it does not, the next try finds out.
+            shared.queue.retry(pod);
+            if !error.is_not_found() && !error.is_conflict() {
+                let message = format!("binding rejected: {error}");
+                shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
+                write_condition(shared, pod, "SchedulerError", message).await;
+            }
+        }
+    }
+}
+
+/// Says why no node would do.
+pub(crate) async fn report(shared: &Shared, pod: &PodInfo, diagnosis: &Diagnosis) {
+    let message = diagnosis.to_string();
+    shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
+    write_condition(shared, pod, "Unschedulable", message).await;
+}
+
+async fn write_condition(shared: &Shared, pod: &PodInfo, reason: &str, message: String) {
+    let Some(condition) = changed_condition(&pod.pod, reason, message, Time(shared.context.clock.now())) else {
+        return;
+    };
+    let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}});
+    let written =
+        pods(shared, pod).patch_status(&pod.key.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+    if let Err(error) = written {
+        // The Pod is tried again, and the condition with it.
+        tracing::debug!(pod = %pod.key, %error, "the condition could not be written");
+    }
+}
+
+/// Nothing if the Pod says so already.
+fn changed_condition(pod: &Pod, reason: &str, message: String, now: Time) -> Option<PodCondition> {
+    let present = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let old = conditions::find(present, "PodScheduled");
+    let since = old.filter(|old| old.status == "False").and_then(|old| old.last_transition_time.clone());
+    let says_so = old.is_some_and(|old| {
+        old.status == "False" && old.reason.as_deref() == Some(reason) && old.message.as_deref() == Some(&message)
+    });
+    (!says_so).then(|| PodCondition {
+        type_: "PodScheduled".to_owned(),
+        status: "False".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        last_transition_time: since.or(Some(now)),
+        observed_generation: pod.metadata.generation,
+        last_probe_time: None,
+    })
+}
+
+fn pods(shared: &Shared, pod: &PodInfo) -> Api<Pod> {
+    Api::namespaced(shared.context.client.clone(), &pod.key.namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_verdict_is_not_written_twice_and_its_time_does_not_move() {
+        let at = |second| Time(jiff::Timestamp::from_second(second).unwrap());
+        let mut pod = Pod::default();
+        let first = changed_condition(&pod, "Unschedulable", "no".into(), at(1)).unwrap();
+        pod.status.get_or_insert_default().conditions = Some(vec![first]);
+        assert_eq!(changed_condition(&pod, "Unschedulable", "no".into(), at(2)), None);
+        let other = changed_condition(&pod, "Unschedulable", "still no".into(), at(3)).unwrap();
+        assert_eq!(other.last_transition_time, Some(at(1)));
+    }
+}

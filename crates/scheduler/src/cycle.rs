@@ -1,0 +1,184 @@
+//! One Pod, all nodes, one answer: filter, score, choose. No I/O.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use pintle_meta::Random;
+
+use crate::cache::Cache;
+use crate::node::NodeInfo;
+use crate::plugins::{Filter, Plugin, Score};
+use crate::pod::PodInfo;
+
+/// Clusters up to this size are always looked at as a whole.
+const FEW: usize = 100;
+
+/// Why no node will do.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Diagnosis {
+    pub nodes: usize,
+    /// On how many nodes each reason holds.
+    pub reasons: BTreeMap<Cow<'static, str>, usize>,
+    /// The plugins that said no.
+    pub plugins: BTreeSet<&'static str>,
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nodes == 0 {
+            return formatter.write_str("no nodes available to schedule pods");
+        }
+        write!(formatter, "0/{} nodes are available", self.nodes)?;
+        let mut reasons: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        // By their text, counts first, as upstream sorts them.
+        reasons.sort();
+        if reasons.is_empty() { Ok(()) } else { write!(formatter, ": {}.", reasons.join(", ")) }
+    }
+}
+
+/// Chooses nodes. Remembers only where it left off, so that large clusters are filled evenly.
+pub struct Cycle {
+    plugins: Vec<Box<dyn Plugin>>,
+    random: Random,
+    next_node: usize,
+}
+
+impl Cycle {
+    pub fn new(plugins: Vec<Box<dyn Plugin>>, random: Random) -> Self {
+        Cycle { plugins, random, next_node: 0 }
+    }
+
+    pub fn plugins(&self) -> &[Box<dyn Plugin>] {
+        &self.plugins
+    }
+
+    /// The name of the best node for the Pod, as far as it is worth looking.
+    pub fn schedule(&mut self, pod: &PodInfo, cache: &Cache) -> Result<String, Diagnosis> {
+        let feasible = self.feasible(pod, cache)?;
+        let [only] = feasible[..] else { return Ok(self.best(pod, cache, &feasible).name.clone()) };
+        Ok(only.name.clone())
+    }
+
+    fn feasible<'a>(&mut self, pod: &'a PodInfo, cache: &'a Cache) -> Result<Vec<&'a NodeInfo>, Diagnosis> {
+        let filters: Vec<(&'static str, Box<dyn Filter + 'a>)> =
+            self.plugins.iter().filter_map(|plugin| Some((plugin.name(), plugin.filter(pod, cache)?))).collect();
+        let nodes = cache.nodes();
+        let enough = enough(nodes.len());
+        let mut diagnosis = Diagnosis { nodes: nodes.len(), ..Diagnosis::default() };
+        let (mut feasible, mut looked_at) = (Vec::new(), 0);
+        while looked_at < nodes.len() && feasible.len() < enough {
+            let node = &nodes[(self.next_node + looked_at) % nodes.len()];
+            looked_at += 1;
+            let rejection = filters.iter().find_map(|(name, filter)| Some((name, filter.check(node).err()?)));
+            match rejection {
+                None => feasible.push(node),
+                Some((plugin, reasons)) => {
+                    diagnosis.plugins.insert(plugin);
+                    for reason in reasons {
+                        *diagnosis.reasons.entry(reason).or_default() += 1;
+                    }
+                }
+            }
+        }
+        self.next_node = (self.next_node + looked_at) % nodes.len().max(1);
+        if feasible.is_empty() { Err(diagnosis) } else { Ok(feasible) }
+    }
+
+    /// The node with the highest sum of weighted scores; among equals chance decides.
+    fn best<'a>(&self, pod: &'a PodInfo, cache: &'a Cache, feasible: &[&'a NodeInfo]) -> &'a NodeInfo {
+        let mut sums = vec![0i64; feasible.len()];
+        let mut scores = vec![0i64; feasible.len()];
+        for plugin in &self.plugins {
+            let Some(score): Option<Box<dyn Score + 'a>> = plugin.score(pod, cache, feasible) else { continue };
+            for (value, node) in scores.iter_mut().zip(feasible) {
+                *value = score.score(node);
+            }
+            score.normalize(&mut scores);
+            for (sum, value) in sums.iter_mut().zip(&scores) {
+                *sum += value * plugin.weight();
+            }
+        }
+        let highest = sums.iter().copied().max().unwrap_or(0);
+        let best: Vec<&'a NodeInfo> =
+            sums.iter().zip(feasible).filter(|(sum, _)| **sum == highest).map(|(_, node)| *node).collect();
+        let chosen = usize::try_from(self.random.below(best.len() as u64)).unwrap_or(0);
+        best[chosen]
+    }
+}
+
+/// How many feasible nodes are enough to choose from: half of a small cluster, a twentieth of a huge one.
+fn enough(nodes: usize) -> usize {
+    if nodes < FEW {
+        return nodes;
+    }
+    let percent = 50usize.saturating_sub(nodes / 125).max(5);
+    (nodes * percent / 100).max(FEW)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plugins;
+    use crate::testing::{asking, node, pod};
+
+    fn cycle() -> Cycle {
+        Cycle::new(plugins::all(), Random::seeded(1))
+    }
+
+    #[test]
+    fn a_pod_that_fits_nowhere_is_told_why_in_upstreams_words() {
+        let mut cache = Cache::default();
+        assert_eq!(
+            cycle().schedule(&pod("p", json!({})), &cache).unwrap_err().to_string(),
+            "no nodes available to schedule pods"
+        );
+        cache.set_node(node("a", json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}})));
+        cache.set_node(node("b", json!({})));
+        cache.set_node(node("c", json!({})));
+        let diagnosis = cycle().schedule(&asking("p", "5", "1Gi"), &cache).unwrap_err();
+        assert_eq!(
+            diagnosis.to_string(),
+            "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
+        );
+        assert_eq!(diagnosis.plugins, ["NodeResourcesFit", "TaintToleration"].into());
+    }
+
+    #[test]
+    fn pods_are_spread_over_equal_nodes() {
+        let mut cache = Cache::default();
+        for index in 0..4 {
+            cache.set_node(node(&index.to_string(), json!({})));
+        }
+        let mut cycle = cycle();
+        for index in 0..8 {
+            let pod = asking(&index.to_string(), "1", "1Gi");
+            let chosen = cycle.schedule(&pod, &cache).unwrap();
+            cache.place(pod, &chosen);
+        }
+        assert!(cache.nodes().iter().all(|node| node.pods.len() == 2));
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_choices() {
+        let run = || {
+            let mut cache = Cache::default();
+            (0..5).for_each(|index| cache.set_node(node(&index.to_string(), json!({}))));
+            let mut cycle = cycle();
+            (0..9).map(|_| cycle.schedule(&pod("p", json!({})), &cache).unwrap()).collect::<Vec<_>>()
+        };
+        let choices = run();
+        assert_eq!(choices, run());
+        assert!(choices.iter().any(|choice| *choice != choices[0]), "chance decides among equals");
+    }
+
+    #[test]
+    fn a_large_cluster_is_not_searched_to_the_end() {
+        let cases = [(10, 10), (99, 99), (100, 100), (1000, 420), (5000, 500), (10000, 500)];
+        for (nodes, expected) in cases {
+            assert_eq!(enough(nodes), expected, "{nodes}");
+        }
+    }
+}
