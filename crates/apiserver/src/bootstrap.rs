@@ -6,6 +6,7 @@ use crate::authz::bootstrap as roles;
 use crate::catalogue::Resource;
 use crate::codec;
 use crate::registry::Write;
+use crate::resources::core::service::KUBERNETES_ADDRESS;
 use pintle_meta::{Status, object};
 use pintle_store::{Expect, Op, Txn};
 use serde_json::{Value, json};
@@ -31,6 +32,10 @@ fn first_objects() -> Vec<Value> {
         .iter()
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
+    objects.push(json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": KUBERNETES_ADDRESS, "clusterIPs": [KUBERNETES_ADDRESS],
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]}}));
     objects.extend(roles::cluster_roles());
     objects.extend(roles::cluster_role_bindings());
     for (name, value, about) in [
@@ -57,9 +62,12 @@ async fn add(server: &ApiServer, txn: &mut Txn, mut value: Value) -> Result<(), 
     }
     let user = User::internal("system:apiserver");
     let write = Write { resource, namespace: "", subresource: "", user: &user, manager: "apiserver", dry_run: false };
-    resource.strategy.default(&mut value);
+    resource.default(&mut value);
     registry.dress_new(&write, &mut value);
     txn.checks.push((key.clone(), Expect::Absent));
-    txn.ops.push(Op::Put { key, value: codec::encode(&value), expires_at: None });
+    txn.ops.push(Op::Put { key: key.clone(), value: codec::encode(&value), expires_at: None });
+    for claim in resource.strategy.claims(&value) {
+        registry.claim(txn, &claim, &key);
+    }
     Ok(())
 }

@@ -49,6 +49,22 @@ impl Resource {
         self.schema.get_or_init(|| Schema::builtin(&self.type_name).unwrap_or_else(Schema::untyped))
     }
 
+    /// Fills in what was left out: what the types say, then what the kind says.
+    pub fn default(&self, object: &mut serde_json::Value) {
+        if !self.custom {
+            resources::defaults::fill(self.schema(), object);
+        }
+        self.strategy.default(object);
+    }
+
+    /// What is wrong with an object, by its types and by its kind.
+    pub fn check(&self, object: &serde_json::Value, errors: &mut pintle_meta::field::Errors) {
+        if !self.custom {
+            resources::rules::check(self.schema(), object, errors);
+        }
+        self.strategy.validate(object, errors);
+    }
+
     pub fn type_name(&self) -> &str {
         &self.type_name
     }

@@ -68,6 +68,8 @@ impl ApiServer {
             wanted: wanted?,
             warnings: Vec::new(),
         };
+        let asked = exchange.path.subresource.is_empty();
+        exchange.warnings.extend(resource.strategy.deprecation().filter(|_| asked).map(str::to_owned));
         let result = verbs::dispatch(self, target.verb, &mut exchange).await;
         let mut response = result.unwrap_or_else(|status| response::failure(&status));
         response::warn(&mut response, &exchange.warnings);

@@ -157,7 +157,7 @@ fn accept_with(
         doubts.extend(decoded.unknown);
     }
     if complete {
-        resource.strategy.default(&mut value);
+        resource.default(&mut value);
     }
     if !doubts.is_empty() {
         match validation {

@@ -9,6 +9,7 @@ mod metadata;
 mod update;
 
 pub use delete::DeleteOptions;
+pub use metadata::validate_labels;
 pub use update::Change;
 
 use crate::admission::Admission;

@@ -26,13 +26,26 @@ pub const fn wide(name: &'static str, kind: &'static str, about: &'static str) -
     Column { name, kind, format: "", priority: 1, about }
 }
 
+/// A column and what stands in it for an object.
+#[derive(Clone, Copy)]
+pub struct Printed {
+    pub column: Column,
+    pub cell: fn(&Value, Timestamp) -> Value,
+}
+
 pub const NAME: Column =
     Column { name: "Name", kind: "string", format: "name", priority: 0, about: "meta.v1.ObjectMeta.name" };
 pub const AGE: Column = column("Age", "string", "meta.v1.ObjectMeta.creationTimestamp");
 pub const CREATED_AT: Column = column("Created At", "date", "meta.v1.ObjectMeta.creationTimestamp");
 
 /// The columns of a kind that has none of its own.
-pub const PLAIN_COLUMNS: &[Column] = &[NAME, CREATED_AT];
+const PLAIN: &[Printed] = &[
+    Printed { column: NAME, cell: |object, _| pintle_meta::object::name(object).into() },
+    Printed {
+        column: CREATED_AT,
+        cell: |object, _| pintle_meta::object::text(object, &["metadata", "creationTimestamp"]).into(),
+    },
+];
 
 /// What the grace period of a deletion is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +84,16 @@ pub trait Strategy: Send + Sync + 'static {
     fn validate_update(&self, _object: &Value, _old: &Value, _subresource: &str, _errors: &mut field::Errors) {}
 
     fn validate_status(&self, _object: &Value, _old: &Value, _errors: &mut field::Errors) {}
+
+    /// A remark that every answer about this kind carries.
+    fn deprecation(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// A remark on a deletion that says nothing about dependents.
+    fn deletion_warning(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Remarks that do not refuse anything.
     fn warnings(&self, _object: &Value) -> Vec<String> {
@@ -116,16 +139,18 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// The columns of a built-in kind and what stands in them.
+    fn printed(&self) -> &'static [Printed] {
+        PLAIN
+    }
+
     fn columns(&self) -> Vec<ColumnDefinition> {
-        PLAIN_COLUMNS.iter().map(ColumnDefinition::from).collect()
+        self.printed().iter().map(|printed| ColumnDefinition::from(&printed.column)).collect()
     }
 
     /// One cell a column, in their order.
-    fn cells(&self, object: &Value, _now: Timestamp) -> Vec<Value> {
-        vec![
-            pintle_meta::object::name(object).into(),
-            pintle_meta::object::text(object, &["metadata", "creationTimestamp"]).into(),
-        ]
+    fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        self.printed().iter().map(|printed| (printed.cell)(object, now)).collect()
     }
 
     fn grace(&self, _object: &Value, _asked: Option<i64>) -> Grace {
@@ -173,9 +198,9 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Which field a claim speaks of and what stands there, for the error that says it is taken.
-    fn claimed_field(&self, claim: &str) -> (field::Path, Value) {
-        (field::Path::root(), claim.into())
+    /// The error that says a claim of this object is held by another.
+    fn claim_error(&self, _object: &Value, claim: &str) -> field::Error {
+        field::Error::invalid(&field::Path::root(), claim, "provided value is already allocated")
     }
 
     /// Chooses another value for a claim that turned out to be taken; false when it was asked for by name.

@@ -1,7 +1,9 @@
 //! What the cluster has to say about a write before it is checked: one place that lists all admission, in order.
 
 mod namespaces;
+mod nodes;
 mod pods;
+mod requests;
 mod volumes;
 
 use crate::registry::{Registry, Write};
@@ -35,7 +37,13 @@ impl Admission {
         if write.subresource.is_empty() && operation == Operation::Create {
             match (write.resource.group.as_str(), write.resource.name.as_str()) {
                 ("", "pods") => pods::admit(registry, write, object).await?,
-                ("", "persistentvolumeclaims") => volumes::default_class(registry, object).await,
+                ("", "nodes") => nodes::not_ready(object),
+                ("", "persistentvolumeclaims") => {
+                    volumes::default_class(registry, object).await;
+                    volumes::protect(object, "kubernetes.io/pvc-protection");
+                }
+                ("", "persistentvolumes") => volumes::protect(object, "kubernetes.io/pv-protection"),
+                ("certificates.k8s.io", "certificatesigningrequests") => requests::sign(write.user, object),
                 _ => {}
             }
         }

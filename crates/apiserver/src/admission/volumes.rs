@@ -1,9 +1,9 @@
-//! A claim that names no storage class gets the cluster's default one.
+//! A claim that names no storage class gets the cluster's default one; storage in use does not go away.
 
 use crate::codec;
 use crate::registry::Registry;
 use pintle_meta::object;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
@@ -21,5 +21,16 @@ pub(super) async fn default_class(registry: &Registry, claim: &mut Value) {
         });
     if let Some(class) = newest {
         object::map_at(claim, "spec").insert("storageClassName".into(), object::name(&class).into());
+    }
+}
+
+/// Held until nobody uses it any more: a control loop takes the finalizer off.
+pub(super) fn protect(object: &mut Value, finalizer: &str) {
+    if object::finalizers(object).any(|f| f == finalizer) {
+        return;
+    }
+    let finalizers = object::metadata(object).entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(finalizers) = finalizers.as_array_mut() {
+        finalizers.push(finalizer.into());
     }
 }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// How often a generated name is tried again when it is taken.
 const NAME_TRIES: usize = 8;
+/// How often another address is tried when the chosen one is taken.
+pub(super) const CLAIM_TRIES: usize = 256;
 
 impl Registry {
     /// Stores `object`, which is decoded, defaulted and in the version that is stored.
@@ -45,7 +47,7 @@ impl Registry {
         resource.strategy.prepare_create(&mut object);
         let mut errors = Vec::new();
         metadata::validate(resource, &object, &mut errors);
-        resource.strategy.validate(&object, &mut errors);
+        resource.check(&object, &mut errors);
         let name = object::name(&object).to_owned();
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
@@ -96,7 +98,7 @@ impl Registry {
                 }
                 Err(CommitError::Conflict { key: taken, .. }) if *taken != *key => {
                     // An address that was chosen for the object was taken in between: choose another.
-                    if attempt >= NAME_TRIES || !resource.strategy.reassign(&mut object, &taken) {
+                    if attempt >= CLAIM_TRIES || !resource.strategy.reassign(&mut object, &taken) {
                         return Err(claimed(resource, &object, &taken));
                     }
                 }
@@ -113,7 +115,7 @@ impl Registry {
     }
 
     /// Adds to a transaction that `key` alone holds `claim`.
-    pub(super) fn claim(&self, txn: &mut Txn, claim: &str, key: &str) {
+    pub(crate) fn claim(&self, txn: &mut Txn, claim: &str, key: &str) {
         let claim: Arc<str> = claim.into();
         txn.checks.push((claim.clone(), Expect::Absent));
         txn.ops.push(Op::Put { key: claim, value: pintle_store::Splice::plain(key.as_bytes().to_vec()), expires_at: None });
@@ -121,7 +123,6 @@ impl Registry {
 }
 
 pub(super) fn claimed(resource: &crate::catalogue::Resource, object: &Value, claim: &str) -> Status {
-    let (field, value) = resource.strategy.claimed_field(claim);
-    let error = pintle_meta::field::Error::invalid(&field, value, "provided value is already allocated");
+    let error = resource.strategy.claim_error(object, claim);
     Status::invalid(&resource.group, &resource.kind, object::name(object), &[error])
 }

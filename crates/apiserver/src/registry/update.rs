@@ -1,6 +1,6 @@
 //! A changed object: read, changed, checked, compared and set.
 
-use super::create::claimed;
+use super::create::{CLAIM_TRIES, claimed};
 use super::{Facets, Registry, Write, Written, commit_error, metadata};
 use crate::admission::Operation as Admitted;
 use crate::codec;
@@ -111,7 +111,7 @@ impl Registry {
         if status_write {
             resource.strategy.validate_status(&object, &old, &mut errors);
         } else {
-            resource.strategy.validate(&object, &mut errors);
+            resource.check(&object, &mut errors);
             resource.strategy.validate_update(&object, &old, write.subresource, &mut errors);
         }
         if !errors.is_empty() {
@@ -146,34 +146,42 @@ impl Registry {
         key: &Arc<str>,
         entry: &Arc<Entry>,
         old: &Value,
-        object: Value,
+        mut object: Value,
     ) -> Result<Option<Written>, Status> {
         let resource = write.resource;
-        let mut txn = Txn {
-            checks: vec![(key.clone(), Expect::Revision(entry.mod_revision))],
-            ops: vec![Op::Put {
-                key: key.clone(),
-                value: codec::encode(&object),
-                expires_at: entry.expires_at.and(self.expiry(resource, &object)),
-            }],
-            ..Txn::default()
-        };
-        let (held, holds) = (resource.strategy.claims(old), resource.strategy.claims(&object));
-        for claim in holds.iter().filter(|c| !held.contains(c)) {
-            self.claim(&mut txn, claim, key);
-        }
-        txn.ops.extend(held.iter().filter(|c| !holds.contains(c)).map(|c| Op::Delete { key: c.as_str().into() }));
-        match self.commit(resource, txn).await {
-            Ok(committed) => {
-                let stored = committed.entries.into_iter().next().flatten();
-                let stored = stored.ok_or_else(|| Status::internal("nothing stored"))?;
-                stored.derive(|_| Facets::of(resource, &object));
-                Ok(Some(Written::Stored(stored)))
+        let held = resource.strategy.claims(old);
+        for attempt in 1.. {
+            let mut txn = Txn {
+                checks: vec![(key.clone(), Expect::Revision(entry.mod_revision))],
+                ops: vec![Op::Put {
+                    key: key.clone(),
+                    value: codec::encode(&object),
+                    expires_at: entry.expires_at.and(self.expiry(resource, &object)),
+                }],
+                ..Txn::default()
+            };
+            let holds = resource.strategy.claims(&object);
+            for claim in holds.iter().filter(|c| !held.contains(c)) {
+                self.claim(&mut txn, claim, key);
             }
-            Err(CommitError::Conflict { key: at, .. }) if at == *key => Ok(None),
-            Err(CommitError::Conflict { key: taken, .. }) => Err(claimed(resource, &object, &taken)),
-            Err(error) => Err(commit_error(error)),
+            txn.ops.extend(held.iter().filter(|c| !holds.contains(c)).map(|c| Op::Delete { key: c.as_str().into() }));
+            match self.commit(resource, txn).await {
+                Ok(committed) => {
+                    let stored = committed.entries.into_iter().next().flatten();
+                    let stored = stored.ok_or_else(|| Status::internal("nothing stored"))?;
+                    stored.derive(|_| Facets::of(resource, &object));
+                    return Ok(Some(Written::Stored(stored)));
+                }
+                Err(CommitError::Conflict { key: at, .. }) if at == *key => return Ok(None),
+                Err(CommitError::Conflict { key: taken, .. }) => {
+                    if attempt >= CLAIM_TRIES || !resource.strategy.reassign(&mut object, &taken) {
+                        return Err(claimed(resource, &object, &taken));
+                    }
+                }
+                Err(error) => return Err(commit_error(error)),
+            }
         }
+        Ok(None)
     }
 }
 
@@ -216,13 +224,11 @@ fn keep_all_but_status(object: &mut Value, old: &Value) {
     }
 }
 
-/// Does anything but metadata and status differ?
+/// Does anything but metadata and status differ? What is stored has its silences spelled out, what comes in has not.
 fn spec_differs(object: &Value, old: &Value) -> bool {
-    let members = |value: &Value| -> Vec<(String, Value)> {
-        let map = value.as_object().into_iter().flatten();
-        map.filter(|(k, _)| !matches!(k.as_str(), "metadata" | "status" | "kind" | "apiVersion"))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect()
-    };
-    members(object) != members(old)
+    let empty = serde_json::Map::new();
+    let (new, old) = (object.as_object().unwrap_or(&empty), old.as_object().unwrap_or(&empty));
+    let counts = |key: &&String| !matches!(key.as_str(), "metadata" | "status" | "kind" | "apiVersion");
+    let at = |map: &serde_json::Map<String, Value>, key: &String| map.get(key).cloned().unwrap_or_default();
+    new.keys().chain(old.keys()).filter(counts).any(|key| !crate::resources::check::same(&at(new, key), &at(old, key)))
 }

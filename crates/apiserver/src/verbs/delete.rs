@@ -15,6 +15,9 @@ pub async fn delete(server: &ApiServer, exchange: &mut Exchange) -> Result<Respo
     let stored = server.registry.stored_resource(&exchange.resource);
     let manager = exchange.manager()?;
     let name = exchange.path.name.clone();
+    if options.propagation.is_none() {
+        exchange.warnings.extend(stored.strategy.deletion_warning().map(str::to_owned));
+    }
     let (written, gone) = server.registry.delete(&exchange.write(&stored, &manager)?, &name, &options).await?;
     if !gone || stored.strategy.returns_deleted() {
         return Ok(answer(server, exchange, 200, written));

@@ -1,12 +1,12 @@
 //! A namespace: finalizers of its own in its spec, and a phase that follows its deletion.
 
-use crate::strategy::{AGE, Column, ColumnDefinition, NAME, Strategy, column};
-use crate::table;
-use jiff::Timestamp;
+use crate::resources::print::{AGE, NAME, text};
+use crate::strategy::{Printed, Strategy};
 use pintle_meta::{object, rules};
 use serde_json::{Value, json};
 
-const COLUMNS: &[Column] = &[NAME, column("Status", "string", "The status of the namespace"), AGE];
+const COLUMNS: &[Printed] =
+    &[NAME, text("Status", "", |namespace, _| object::text(namespace, &["status", "phase"]).into()), AGE];
 /// Every namespace has its name as a label, so that selectors can choose it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
@@ -55,15 +55,11 @@ impl Strategy for Namespace {
         object::set(namespace, &["status", "phase"], "Terminating");
     }
 
-    fn columns(&self) -> Vec<ColumnDefinition> {
-        COLUMNS.iter().map(ColumnDefinition::from).collect()
+    fn returns_deleted(&self) -> bool {
+        true
     }
 
-    fn cells(&self, namespace: &Value, now: Timestamp) -> Vec<Value> {
-        vec![
-            object::name(namespace).into(),
-            object::text(namespace, &["status", "phase"]).into(),
-            table::age_of(namespace, now),
-        ]
+    fn printed(&self) -> &'static [Printed] {
+        COLUMNS
     }
 }

@@ -1,0 +1,4 @@
+//! Who else is asked before a write.
+
+pub mod policy;
+pub mod webhook;

@@ -1,0 +1,3 @@
+//! API servers beside this one.
+
+pub mod api_service;

@@ -1,0 +1,63 @@
+//! A DaemonSet: one Pod on every node that fits.
+
+use crate::resources::check;
+use crate::resources::print::{AGE, CONTAINERS, IMAGES, NAME, count, integer, labels, selector, text, wide};
+use crate::strategy::{Printed, Strategy};
+use pintle_meta::field::{Error, Errors, Path};
+use pintle_meta::object;
+use serde_json::Value;
+
+const COLUMNS: &[Printed] = &[
+    NAME,
+    integer("Desired", "apps.v1.DaemonSetStatus.desiredNumberScheduled", |set, _| count(set, &["status", "desiredNumberScheduled"])),
+    integer("Current", "apps.v1.DaemonSetStatus.currentNumberScheduled", |set, _| count(set, &["status", "currentNumberScheduled"])),
+    integer("Ready", "apps.v1.DaemonSetStatus.numberReady", |set, _| count(set, &["status", "numberReady"])),
+    integer("Up-to-date", "apps.v1.DaemonSetStatus.updatedNumberScheduled", |set, _| count(set, &["status", "updatedNumberScheduled"])),
+    integer("Available", "apps.v1.DaemonSetStatus.numberAvailable", |set, _| count(set, &["status", "numberAvailable"])),
+    text("Node Selector", "core.v1.PodSpec.nodeSelector", |set, _| {
+        labels(object::at(set, &["spec", "template", "spec", "nodeSelector"])).into()
+    }),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    wide("Selector", "apps.v1.DaemonSetSpec.selector", |set, _| selector(object::at(set, &["spec", "selector"]))),
+];
+
+pub struct DaemonSet;
+
+impl Strategy for DaemonSet {
+    fn validate(&self, set: &Value, errors: &mut Errors) {
+        check::selects_template(set, "daemonset", errors);
+        check::always_restarts(set, errors);
+        let path = Path::new("spec").child("updateStrategy").child("rollingUpdate");
+        let Some(rolling) = object::at(set, &["spec", "updateStrategy", "rollingUpdate"]) else { return };
+        let (away, extra) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+        for (key, value) in [("maxUnavailable", away), ("maxSurge", extra)] {
+            check::number_or_percent(value, &path.child(key), errors);
+            check::not_more_than_all(value, &path.child(key), errors);
+        }
+        match (check::is_zero(away), check::is_zero(extra)) {
+            (false, false) => errors.push(Error::invalid(
+                &path.child("maxSurge"),
+                extra.cloned().unwrap_or_default(),
+                "may not be set when maxUnavailable is non-zero",
+            )),
+            (true, true) => {
+                errors.push(Error::required(&path.child("maxUnavailable"), "cannot be 0 when maxSurge is 0"));
+            }
+            _ => {}
+        }
+    }
+
+    fn validate_update(&self, set: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {
+        check::immutable(set, old, &["spec", "selector"], errors);
+    }
+
+    fn counts_generations(&self) -> bool {
+        true
+    }
+
+    fn printed(&self) -> &'static [Printed] {
+        COLUMNS
+    }
+}

@@ -1,0 +1,3 @@
+//! Certificates that are asked for.
+
+pub mod signing_request;

@@ -1,0 +1,8 @@
+//! What Pods are made of, alone and in the templates of workloads.
+
+pub mod default;
+pub mod print;
+pub mod scheduling;
+pub mod update;
+pub mod validate;
+pub mod volumes;

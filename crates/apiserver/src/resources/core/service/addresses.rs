@@ -1,0 +1,225 @@
+//! The addresses and node ports of Services: chosen here, each held by one Service alone.
+//!
+//! A Service holds an address by a key that only one may write, in the transaction that stores the Service. Which
+//! address is tried first follows from the Service's uid, so that the same run chooses the same; when it is taken the
+//! next one is tried:
+//!
+//! ```text
+//! uid 5f0c…  →  10.103.7.40  taken →  10.103.7.41  free: /registry/ranges/serviceips/10.103.7.41
+//! ```
+
+use super::{has_address, has_node_ports, is_headless};
+use pintle_meta::field::{Error, Path};
+use pintle_meta::object;
+use serde_json::{Value, json};
+use std::net::Ipv4Addr;
+
+/// Where the API server itself is reached.
+pub const KUBERNETES_ADDRESS: &str = "10.96.0.1";
+
+const ADDRESSES: &str = "/registry/ranges/serviceips/";
+const NODE_PORTS: &str = "/registry/ranges/servicenodeports/";
+const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
+const NETWORK_BITS: u32 = 12;
+/// Addresses at the start of the network are left to who asks for them by name, as cluster DNS does.
+const RESERVED: u32 = 256;
+const SIZE: u32 = 1 << (32 - NETWORK_BITS);
+const FIRST_PORT: i64 = 30000;
+const LAST_PORT: i64 = 32767;
+/// Ports at the start are left to who asks for them.
+const RESERVED_PORTS: i64 = 86;
+/// As many steps from where a value's search began, it counts as chosen by the server and not by the user.
+const LONGEST_SEARCH: u32 = 512;
+
+/// One address or several: both fields say the same.
+pub fn normalize(service: &mut Value) {
+    let one = object::text(service, &["spec", "clusterIP"]).to_owned();
+    let many = object::list(service, &["spec", "clusterIPs"]).to_vec();
+    match (one.is_empty(), many.first().and_then(Value::as_str)) {
+        (false, None) => object::set(service, &["spec", "clusterIPs"], json!([one])),
+        (true, Some(first)) => object::set(service, &["spec", "clusterIP"], first),
+        _ => {}
+    }
+}
+
+/// Gives the Service what it needs and did not ask for by value.
+pub fn allocate(service: &mut Value) {
+    if has_address(service) {
+        if object::text(service, &["spec", "clusterIP"]).is_empty() {
+            let address = address_at(search_start(service, "address")).to_string();
+            object::set(service, &["spec", "clusterIP"], address.as_str());
+            object::set(service, &["spec", "clusterIPs"], json!([address]));
+        }
+        let spec = object::map_at(service, "spec");
+        object::fill(spec, "ipFamilies", json!(["IPv4"]));
+        object::fill(spec, "ipFamilyPolicy", "SingleStack");
+    }
+    if !has_node_ports(service) {
+        return;
+    }
+    for i in 0..object::list(service, &["spec", "ports"]).len() {
+        let start = search_start(service, &format!("port {i}"));
+        // One number may serve two protocols.
+        let shared = port_shared_with(service, i);
+        let port = object::at_mut(service, &["spec", "ports"]).and_then(|ports| ports.get_mut(i));
+        if let Some(Value::Object(port)) = port
+            && port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0
+        {
+            port.insert("nodePort".into(), shared.unwrap_or_else(|| port_at(start)).into());
+        }
+    }
+}
+
+/// A port of the same number and another protocol before this one.
+fn port_shared_with(service: &Value, i: usize) -> Option<i64> {
+    let ports = object::list(service, &["spec", "ports"]);
+    let this = ports.get(i)?;
+    let earlier = ports[..i].iter().find(|p| p["port"] == this["port"] && p["protocol"] != this["protocol"])?;
+    object::integer(earlier, &["nodePort"]).filter(|n| *n != 0)
+}
+
+pub fn claims(service: &Value) -> Vec<String> {
+    let mut claims = Vec::new();
+    if has_address(service) && !is_headless(service) {
+        let addresses = object::list(service, &["spec", "clusterIPs"]).iter().filter_map(Value::as_str);
+        claims.extend(addresses.map(|address| format!("{ADDRESSES}{address}")));
+    }
+    if has_node_ports(service) {
+        for port in object::list(service, &["spec", "ports"]) {
+            let claim = format!("{NODE_PORTS}{}", object::integer(port, &["nodePort"]).unwrap_or(0));
+            if !claims.contains(&claim) {
+                claims.push(claim);
+            }
+        }
+    }
+    claims
+}
+
+pub fn claim_error(service: &Value, claim: &str) -> Error {
+    let spec = Path::new("spec");
+    if let Some(address) = claim.strip_prefix(ADDRESSES) {
+        let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
+        return Error::invalid(&spec.child("clusterIPs"), json!([address]), detail);
+    }
+    let number: i64 = claim.strip_prefix(NODE_PORTS).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let ports = object::list(service, &["spec", "ports"]);
+    let i = ports.iter().position(|p| object::integer(p, &["nodePort"]) == Some(number)).unwrap_or(0);
+    Error::invalid(&spec.child("ports").index(i).child("nodePort"), number, "provided port is already allocated")
+}
+
+/// Tries the next value in place of one that is taken; not if the user asked for it.
+pub fn reassign(service: &mut Value, claim: &str) -> bool {
+    if let Some(address) = claim.strip_prefix(ADDRESSES) {
+        let start = search_start(service, "address");
+        let Some(step) = (0..LONGEST_SEARCH).find(|k| address_at(start.wrapping_add(*k)).to_string() == address) else {
+            return false;
+        };
+        let next = address_at(start.wrapping_add(step + 1)).to_string();
+        object::set(service, &["spec", "clusterIP"], next.as_str());
+        object::set(service, &["spec", "clusterIPs"], json!([next]));
+        return true;
+    }
+    let Some(number) = claim.strip_prefix(NODE_PORTS).and_then(|n| n.parse::<i64>().ok()) else { return false };
+    let mut changed = false;
+    for i in 0..object::list(service, &["spec", "ports"]).len() {
+        let start = search_start(service, &format!("port {i}"));
+        let step = (0..LONGEST_SEARCH).find(|k| port_at(start.wrapping_add(*k)) == number);
+        let port = object::at_mut(service, &["spec", "ports"]).and_then(|ports| ports.get_mut(i));
+        if let (Some(Value::Object(port)), Some(step)) = (port, step)
+            && port.get("nodePort").and_then(Value::as_i64) == Some(number)
+        {
+            port.insert("nodePort".into(), port_at(start.wrapping_add(step + 1)).into());
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// What is wrong with an address or a port that was asked for by value.
+pub fn out_of_range(service: &Value) -> Vec<Error> {
+    let spec = Path::new("spec");
+    let mut errors = Vec::new();
+    for address in object::list(service, &["spec", "clusterIPs"]).iter().filter_map(Value::as_str) {
+        let Ok(parsed) = address.parse::<Ipv4Addr>() else { continue };
+        if u32::from(parsed) >> (32 - NETWORK_BITS) != u32::from(NETWORK) >> (32 - NETWORK_BITS) {
+            let detail = format!(
+                "failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. The range of valid IPs is {NETWORK}/{NETWORK_BITS}"
+            );
+            errors.push(Error::invalid(&spec.child("clusterIPs"), json!([address]), detail));
+        }
+    }
+    for (i, port) in object::list(service, &["spec", "ports"]).iter().enumerate() {
+        let number = object::integer(port, &["nodePort"]).unwrap_or(0);
+        if number != 0 && has_node_ports(service) && !(FIRST_PORT..=LAST_PORT).contains(&number) {
+            let detail = format!(
+                "provided port is not in the valid range. The range of valid ports is {FIRST_PORT}-{LAST_PORT}"
+            );
+            errors.push(Error::invalid(&spec.child("ports").index(i).child("nodePort"), number, detail));
+        }
+    }
+    errors
+}
+
+fn address_at(position: u32) -> Ipv4Addr {
+    // The last address of a network is not anybody's.
+    let offset = RESERVED + position % (SIZE - RESERVED - 1);
+    Ipv4Addr::from(u32::from(NETWORK) + offset)
+}
+
+fn port_at(position: u32) -> i64 {
+    let first = FIRST_PORT + RESERVED_PORTS;
+    first + i64::from(position) % (LAST_PORT - first + 1)
+}
+
+/// FNV-1a over who asks and for what: spread well, and the same in every run.
+fn search_start(service: &Value, purpose: &str) -> u32 {
+    let bytes = object::uid(service).bytes().chain(purpose.bytes());
+    bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(spec: Value) -> Value {
+        json!({"metadata": {"uid": "5f0c"}, "spec": spec})
+    }
+
+    #[test]
+    fn a_taken_address_makes_way_for_the_next() {
+        let mut service = service(json!({"type": "ClusterIP"}));
+        allocate(&mut service);
+        let first = claims(&service);
+        assert!(reassign(&mut service, &first[0]));
+        let second = claims(&service);
+        assert_ne!(first, second);
+        assert!(reassign(&mut service, &second[0]));
+        assert_ne!(claims(&service), first);
+    }
+
+    #[test]
+    fn an_address_that_was_asked_for_is_not_changed() {
+        let mut service = service(json!({"type": "ClusterIP", "clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"]}));
+        allocate(&mut service);
+        assert_eq!(service["spec"]["clusterIP"], "10.96.0.10");
+        assert!(!reassign(&mut service, &claims(&service)[0]));
+    }
+
+    #[test]
+    fn a_service_without_an_address_holds_none() {
+        let mut headless = service(json!({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]}));
+        allocate(&mut headless);
+        assert!(claims(&headless).is_empty());
+        let mut external = service(json!({"type": "ExternalName", "externalName": "a.example.com"}));
+        allocate(&mut external);
+        assert!(external["spec"].get("clusterIP").is_none());
+    }
+
+    #[test]
+    fn two_protocols_of_one_port_share_a_node_port() {
+        let mut dns = service(json!({"type": "NodePort", "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}));
+        allocate(&mut dns);
+        assert_eq!(dns["spec"]["ports"][0]["nodePort"], dns["spec"]["ports"][1]["nodePort"]);
+        assert_eq!(claims(&dns).len(), 2);
+    }
+}

@@ -1,0 +1,3 @@
+//! Where Services are found.
+
+pub mod endpoint_slice;

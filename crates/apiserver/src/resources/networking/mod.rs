@@ -1,0 +1,6 @@
+//! Who reaches whom.
+
+pub mod address;
+pub mod ingress;
+pub mod ingress_class;
+pub mod network_policy;

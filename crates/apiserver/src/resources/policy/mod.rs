@@ -1,0 +1,3 @@
+//! What may be disturbed, and how much.
+
+pub mod pod_disruption_budget;

@@ -1,0 +1,4 @@
+//! Roles and who has them.
+
+pub mod binding;
+pub mod role;

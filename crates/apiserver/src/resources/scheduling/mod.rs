@@ -1,0 +1,3 @@
+//! Who goes first.
+
+pub mod priority_class;
