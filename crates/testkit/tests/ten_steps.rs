@@ -45,7 +45,7 @@ fn node_of(pod: &Pod) -> Option<&str> {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_becomes_pods_step_by_step_and_each_step_has_its_actor() {
-    let cluster = Cluster::builder().loops(&["serviceaccount"]).nodes(0).scheduler(false).start().await;
+    let cluster = Cluster::builder().loops(&["serviceaccount", "nodelifecycle"]).nodes(0).scheduler(false).start().await;
     cluster.settle().await;
     cluster.create(deployment(1)).await.unwrap();
     cluster.settle().await;
