@@ -132,16 +132,6 @@ pub fn accept(
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
-    accept_with(resource, parsed, validation, warnings, true)
-}
-
-fn accept_with(
-    resource: &Resource,
-    parsed: Parsed,
-    validation: FieldValidation,
-    warnings: &mut Vec<String>,
-    complete: bool,
-) -> Result<Value, Status> {
     let Parsed { mut value, duplicates } = parsed;
     check_kind(resource, &mut value)?;
     let mut doubts: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
@@ -156,34 +146,49 @@ fn accept_with(
         value = decoded.value;
         doubts.extend(decoded.unknown);
     }
-    if complete {
-        resource.default(&mut value);
-    }
-    if !doubts.is_empty() {
-        match validation {
-            FieldValidation::Ignore => {}
-            FieldValidation::Warn => warnings.extend(doubts),
-            FieldValidation::Strict => {
-                let all = doubts.join(", ");
-                return Err(Status::bad_request(if resource.custom {
-                    format!("strict decoding error: {all}")
-                } else {
-                    format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {all}")
-                }));
-            }
-        }
-    }
+    resource.default(&mut value);
+    remark(resource, doubts, validation, warnings)?;
     Ok(value)
 }
 
-/// An applied configuration: checked, but not completed, since who applies owns only what it says.
+/// Says what was odd about a body, or refuses it for that.
+fn remark(
+    resource: &Resource,
+    doubts: Vec<String>,
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    match validation {
+        _ if doubts.is_empty() => Ok(()),
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            warnings.extend(doubts);
+            Ok(())
+        }
+        FieldValidation::Strict => {
+            let (kind, version, all) = (&resource.kind, &resource.version, doubts.join(", "));
+            Err(Status::bad_request(if resource.custom {
+                format!("strict decoding error: {all}")
+            } else {
+                format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {all}")
+            }))
+        }
+    }
+}
+
+/// An applied configuration, as it was written: who applies owns exactly what it says, zero values too. Its types and
+/// fields are checked where it is merged.
 pub fn accept_partial(
     resource: &Resource,
     parsed: Parsed,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
-    accept_with(resource, parsed, validation, warnings, false)
+    let Parsed { mut value, duplicates } = parsed;
+    check_kind(resource, &mut value)?;
+    let doubts: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
+    remark(resource, doubts, validation, warnings)?;
+    Ok(value)
 }
 
 /// Completes a merged object as if it had come in whole.

@@ -71,7 +71,7 @@ pub struct ApiServer(Arc<Inner>);
 pub struct Inner {
     pub registry: Registry,
     pub tokens: Tokens,
-    pub authorizer: Authorizer,
+    pub authorizer: Arc<Authorizer>,
     pub custom: CustomResources,
     pub metrics: serve::metrics::Metrics,
     address: OnceLock<String>,
@@ -99,16 +99,17 @@ impl ApiServer {
     /// A server whose store has what a new cluster starts with.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { store, clock, random, token_key } = parts;
+        let authorizer = Arc::new(Authorizer::new(store.clone()));
         let server = ApiServer(Arc::new(Inner {
             tokens: Tokens::new(store.clone(), clock.clone(), &token_key.private_pem, &token_key.public_pem)?,
-            authorizer: Authorizer::new(store.clone()),
+            authorizer: authorizer.clone(),
             custom: CustomResources::new(store.clone()),
             registry: Registry {
                 store,
                 clock,
                 random,
                 catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
-                admission: Admission,
+                admission: Admission { authorizer },
             },
             metrics: serve::metrics::Metrics::default(),
             address: OnceLock::new(),

@@ -81,3 +81,34 @@ async fn a_service_account_acts_with_its_token_until_it_is_deleted_or_the_token_
     cluster.request("DELETE", "/api/v1/namespaces/default/serviceaccounts/robot", "", "").await;
     assert_eq!(who(bearer).await.code, 401, "a deleted account");
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gives_away_more_rights_than_they_have() {
+    let cluster = Cluster::bare().await;
+    let group = "rbac.authorization.k8s.io";
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "clerk"},
+        "rules": [{"apiGroups": [group], "resources": ["roles", "rolebindings"], "verbs": ["create"]}, {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "clerk"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "clerk"}, "subjects": [{"apiGroup": group, "kind": "User", "name": "ann"}]});
+    cluster.create(role).await.unwrap();
+    cluster.create(binding).await.unwrap();
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let grant = |resource: &str| {
+        json!({"metadata": {"name": format!("may-{resource}")}, "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["get"]}]}).to_string()
+    };
+    let ask = |what: &'static str, body: String| {
+        let cluster = &cluster;
+        async move { cluster.request_as(user("ann"), &[], "POST", &format!("{path}/{what}"), "application/json", body).await }
+    };
+    assert_eq!(ask("roles", grant("pods")).await.code, 201);
+    let refused = ask("roles", grant("secrets")).await;
+    assert_eq!(refused.code, 403);
+    assert!(refused.message().ends_with("is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}"), "{}", refused.message());
+    let bind = |role: &str| {
+        json!({"metadata": {"name": format!("as-{role}")}, "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "ann"}]}).to_string()
+    };
+    assert_eq!(ask("rolebindings", bind("cluster-admin")).await.code, 403);
+    assert_eq!(ask("rolebindings", bind("view")).await.code, 403, "an aggregated role counts with all it gathers");
+    assert_eq!(ask("rolebindings", bind("clerk")).await.code, 201);
+}

@@ -4,11 +4,14 @@ mod namespaces;
 mod nodes;
 mod pods;
 mod requests;
+mod rights;
 mod volumes;
 
+use crate::authz::Authorizer;
 use crate::registry::{Registry, Write};
 use pintle_meta::Status;
 use serde_json::Value;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -17,8 +20,10 @@ pub enum Operation {
     Delete,
 }
 
-#[derive(Default)]
-pub struct Admission;
+/// What admission has to know besides the objects.
+pub struct Admission {
+    pub authorizer: Arc<Authorizer>,
+}
 
 impl Admission {
     /// May change the object, in this order.
@@ -53,7 +58,6 @@ impl Admission {
     /// May refuse the object, after everything has changed that changes.
     pub async fn validate(
         &self,
-        registry: &Registry,
         write: &Write<'_>,
         operation: Operation,
         object: &Value,
@@ -62,7 +66,9 @@ impl Admission {
         if operation == Operation::Delete {
             namespaces::protect(write, object)?;
         }
-        let _ = registry;
+        if operation != Operation::Delete && write.resource.group == rights::GROUP {
+            rights::must_be_held(&self.authorizer, write, object).await?;
+        }
         Ok(())
     }
 }

@@ -45,6 +45,10 @@ pub fn cluster_roles() -> Vec<Value> {
         };
         rules.entry(role).or_default().push(rule);
     }
+    let gathered = |names: &[&str]| -> Vec<Value> {
+        names.iter().filter_map(|n| rules.get(format!("system:aggregate-to-{n}").as_str())).flatten().cloned().collect()
+    };
+    let written_out = [gathered(&["admin", "edit", "view"]), gathered(&["edit", "view"]), gathered(&["view"])];
     let plain = rules.into_iter().map(|(name, rules)| {
         let mut role = named("ClusterRole", name);
         if let Some(end) = name.strip_prefix("system:aggregate-to-") {
@@ -53,7 +57,7 @@ pub fn cluster_roles() -> Vec<Value> {
         role["rules"] = rules.into();
         role
     });
-    let aggregated = AGGREGATED.iter().map(|(name, label)| {
+    let aggregated = AGGREGATED.iter().zip(written_out).map(|((name, label), written_out)| {
         let mut role = named("ClusterRole", name);
         let next = match *name {
             "edit" => Some("aggregate-to-admin"),
@@ -65,7 +69,7 @@ pub fn cluster_roles() -> Vec<Value> {
         }
         // Written out as well, so that what is shown is what counts.
         role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {format!("{GROUP}/{label}"): "true"}}]});
-        role["rules"] = Value::Array(Vec::new());
+        role["rules"] = written_out.into();
         role
     });
     plain.chain(aggregated).collect()

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 #[derive(Default)]
 pub struct Policy {
+    /// The rules of each role, gathered; keyed by namespace (none for cluster roles) and name.
+    roles: BTreeMap<(String, String), Arc<[Rule]>>,
     everywhere: Vec<Grant>,
     by_namespace: BTreeMap<String, Vec<Grant>>,
 }
@@ -39,7 +41,11 @@ impl Policy {
             cluster_roles.iter().map(|r| (object::name(r), rules_of(r, cluster_roles))).collect();
         let local: BTreeMap<(&str, &str), Arc<[Rule]>> =
             roles.iter().map(|r| ((object::namespace(r), object::name(r)), rules_of(r, &[]))).collect();
-        let mut policy = Policy::default();
+        let named = cluster.iter().map(|(name, rules)| (("", *name), rules)).chain(local.iter().map(|(key, rules)| (*key, rules)));
+        let mut policy = Policy {
+            roles: named.map(|((namespace, name), rules)| ((namespace.to_owned(), name.to_owned()), rules.clone())).collect(),
+            ..Policy::default()
+        };
         for binding in cluster_bindings {
             if let Some(rules) = cluster.get(object::text(binding, &["roleRef", "name"])) {
                 policy.everywhere.push(Grant { subjects: subjects(binding), rules: rules.clone() });
@@ -58,6 +64,11 @@ impl Policy {
             }
         }
         policy
+    }
+
+    /// What a role allows; the empty namespace names a cluster role.
+    pub fn role(&self, namespace: &str, name: &str) -> Option<Arc<[Rule]>> {
+        self.roles.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
     pub fn allows(&self, user: &User, attributes: &Attributes<'_>) -> bool {
@@ -120,6 +131,46 @@ impl Rule {
                 }))
             && (self.names.is_empty() || (!other.names.is_empty() && other.names.iter().all(|n| self.names.contains(n))))
             && other.paths.iter().all(|t| self.paths.iter().any(|p| p == t || path_matches(p, t)))
+    }
+}
+
+impl Rule {
+    /// The rule as rules of one verb on one resource (or path) each, which is how rights are compared.
+    pub fn parts(&self) -> Vec<Rule> {
+        let mut parts = Vec::new();
+        for verb in &self.verbs {
+            for path in &self.paths {
+                parts.push(Rule { verbs: vec![verb.clone()], paths: vec![path.clone()], ..Rule::default() });
+            }
+            for group in &self.groups {
+                for resource in &self.resources {
+                    parts.push(Rule {
+                        verbs: vec![verb.clone()],
+                        groups: vec![group.clone()],
+                        resources: vec![resource.clone()],
+                        names: self.names.clone(),
+                        paths: Vec::new(),
+                    });
+                }
+            }
+        }
+        parts
+    }
+}
+
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words = |list: &[String]| list.iter().map(|w| format!("{w:?}")).collect::<Vec<_>>().join(" ");
+        let parts = [
+            ("APIGroups", &self.groups),
+            ("Resources", &self.resources),
+            ("ResourceNames", &self.names),
+            ("NonResourceURLs", &self.paths),
+            ("Verbs", &self.verbs),
+        ];
+        let shown: Vec<String> =
+            parts.iter().filter(|(_, list)| !list.is_empty()).map(|(name, list)| format!("{name}:[{}]", words(list))).collect();
+        write!(f, "{{{}}}", shown.join(", "))
     }
 }
 

@@ -52,7 +52,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
         }
-        self.admission.validate(self, write, Admitted::Create, &object, None).await?;
+        self.admission.validate(write, Admitted::Create, &object, None).await?;
         warnings.extend(resource.strategy.warnings(&object));
         pintle_schema::decode::complete(resource.schema(), &mut object);
         if write.dry_run {

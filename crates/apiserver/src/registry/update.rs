@@ -117,7 +117,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, object::name(&old), &errors));
         }
-        self.admission.validate(self, write, Admitted::Update, &object, Some(&old)).await?;
+        self.admission.validate(write, Admitted::Update, &object, Some(&old)).await?;
         if !status_write {
             warnings.extend(resource.strategy.warnings(&object));
         }
