@@ -34,6 +34,10 @@ impl Strategy for Definition {
         object::set(definition, &["status", "storedVersions"], versions);
     }
 
+    fn waits_for_contents(&self) -> bool {
+        true
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }
