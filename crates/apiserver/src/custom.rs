@@ -7,7 +7,7 @@
 mod kind;
 mod lifecycle;
 
-pub use lifecycle::run;
+pub use lifecycle::{CLEANUP, run};
 
 use crate::catalogue::{CustomNames, Resource, Subresource};
 use crate::codec;

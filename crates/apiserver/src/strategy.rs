@@ -109,6 +109,11 @@ pub trait Strategy: Send + Sync + 'static {
         false
     }
 
+    /// Changed annotations count as a change of the spec.
+    fn counts_annotations(&self) -> bool {
+        false
+    }
+
     /// The fields besides name and namespace that a field selector may ask for.
     fn selectable_fields(&self) -> &'static [&'static str] {
         &[]
@@ -192,8 +197,8 @@ pub trait Strategy: Send + Sync + 'static {
     /// From the version that came in to the one that is stored.
     fn to_stored(&self, _object: &mut Value) {}
 
-    /// Names that this object alone may hold (an address, a port), with whether the value was asked for; see
-    /// [`crate::registry`].
+    /// Names that this object alone may hold (an address, a port), as keys of the store. Those of an object as it
+    /// came in are what the user asked for; those that `prepare_…` adds were chosen.
     fn claims(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
@@ -203,8 +208,11 @@ pub trait Strategy: Send + Sync + 'static {
         field::Error::invalid(&field::Path::root(), claim, "provided value is already allocated")
     }
 
-    /// Chooses another value for a claim that turned out to be taken; false when it was asked for by name.
-    fn reassign(&self, _object: &mut Value, _claim: &str) -> bool {
+    /// Chooses another value in place of a claim that was chosen and turned out to be taken.
+    fn reassign(&self, _object: &mut Value, _claim: &str) {}
+
+    /// A deletion waits until what belongs to the object is gone, and is not counted in seconds.
+    fn waits_for_contents(&self) -> bool {
         false
     }
 

@@ -57,7 +57,7 @@ impl NodeConfig {
 
     /// The `index`-th of many nodes that are not there, at `10.0.0.1` and on.
     pub fn simulated(name: impl Into<String>, index: u16) -> Self {
-        let [high, low] = (index + 1).to_be_bytes();
+        let [high, low] = index.saturating_add(1).to_be_bytes();
         let config = NodeConfig::new(name, Ipv4Addr::new(10, high / 128, high % 128, low).into());
         NodeConfig { instance_type: Some("simulated".to_owned()), ..config }
     }

@@ -10,7 +10,8 @@ use pintle_store::Range;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Holds a definition until its objects are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// After an error everything is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -72,16 +73,14 @@ async fn establish(server: &ApiServer, definition: &Value) -> Result<(), Status>
         object::list(definition, &["status", "conditions"]).iter().find(|c| c["type"] == kind).map(|c| c["status"] == "True")
     };
     let accepted = object::at(definition, &["status", "acceptedNames"]) == object::at(definition, &["spec", "names"]);
-    let kept = object::finalizers(definition).any(|f| f == CLEANUP);
-    if is("NamesAccepted") == Some(free) && is("Established") == Some(free) && (accepted || !free) && kept {
+    if is("NamesAccepted") == Some(free) && is("Established") == Some(free) && (accepted || !free) {
         return Ok(());
     }
     let now = server.registry.clock.now_rfc3339();
     change(server, definition, "status", |current| {
         let condition = |kind: &str, reason: &str, message: &str| {
             let status = if free { "True" } else { "False" };
-            json!({"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
-                "observedGeneration": object::integer(current, &["metadata", "generation"])})
+            json!({"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message})
         };
         let mut changed = current.clone();
         let conditions = if free {
@@ -99,11 +98,6 @@ async fn establish(server: &ApiServer, definition: &Value) -> Result<(), Status>
         if free {
             object::set(&mut changed, &["status", "acceptedNames"], current["spec"]["names"].clone());
         }
-        let mut finalizers: Vec<Value> = object::list(current, &["metadata", "finalizers"]).to_vec();
-        if !finalizers.iter().any(|f| f == CLEANUP) {
-            finalizers.push(CLEANUP.into());
-        }
-        object::set(&mut changed, &["metadata", "finalizers"], finalizers);
         changed
     })
     .await
@@ -147,7 +141,7 @@ async fn change(server: &ApiServer, definition: &Value, subresource: &str, with:
     let catalogue = server.registry.catalogue.load_full();
     let resource = catalogue.get("apiextensions.k8s.io", "v1", "customresourcedefinitions").ok_or_else(Status::no_such_resource)?;
     let user = User::internal("system:apiserver");
-    let write = Write { resource, namespace: "", subresource, user: &user, manager: "apiserver", dry_run: false };
+    let write = Write { resource, namespace: "", subresource, user: &user, manager: "kube-apiserver", dry_run: false };
     let name = object::name(definition);
     let result = server
         .registry

@@ -44,6 +44,7 @@ impl Registry {
         if resource.has_status() {
             object::remove(&mut object, &["status"]);
         }
+        let asked = resource.strategy.claims(&object);
         resource.strategy.prepare_create(&mut object);
         let mut errors = Vec::new();
         metadata::validate(resource, &object, &mut errors);
@@ -58,7 +59,7 @@ impl Registry {
         if write.dry_run {
             return self.create_dry(write, object).await;
         }
-        self.store_new(write, object, generated).await
+        self.store_new(write, object, generated, &asked).await
     }
 
     /// What the server alone adds to a new object that needs no checks.
@@ -77,7 +78,14 @@ impl Registry {
         }
     }
 
-    async fn store_new(&self, write: &Write<'_>, mut object: Value, generated: bool) -> Result<Written, Status> {
+    /// `asked` are the claims that the user made; others were chosen and may be chosen again.
+    async fn store_new(
+        &self,
+        write: &Write<'_>,
+        mut object: Value,
+        generated: bool,
+        asked: &[String],
+    ) -> Result<Written, Status> {
         let resource = write.resource;
         for attempt in 1.. {
             let name = object::name(&object).to_owned();
@@ -90,6 +98,8 @@ impl Registry {
             for claim in resource.strategy.claims(&object) {
                 self.claim(&mut txn, &claim, &key);
             }
+            // An address that is taken is the first thing to hear of: a name comes after.
+            txn.checks.rotate_left(1);
             match self.commit(resource, txn).await {
                 Ok(committed) => {
                     let entry = committed.entries.into_iter().flatten().next().ok_or_else(|| Status::internal("nothing stored"))?;
@@ -98,9 +108,10 @@ impl Registry {
                 }
                 Err(CommitError::Conflict { key: taken, .. }) if *taken != *key => {
                     // An address that was chosen for the object was taken in between: choose another.
-                    if attempt >= CLAIM_TRIES || !resource.strategy.reassign(&mut object, &taken) {
+                    if attempt >= CLAIM_TRIES || asked.iter().any(|claim| **claim == *taken) {
                         return Err(claimed(resource, &object, &taken));
                     }
+                    resource.strategy.reassign(&mut object, &taken);
                 }
                 Err(CommitError::Conflict { .. }) if generated && attempt < NAME_TRIES => {
                     metadata::rename(&self.random, &mut object);

@@ -141,9 +141,12 @@ impl Registry {
         let metadata = object::metadata(value);
         if !marked || grace < left {
             metadata.insert("deletionTimestamp".into(), clock::rfc3339(ends).into());
-            metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+            if !resource.strategy.waits_for_contents() {
+                metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+            }
         }
-        if let Some(generation) = generation.filter(|g| *g > 0 && !marked) {
+        let counts = !marked && !resource.strategy.waits_for_contents();
+        if let Some(generation) = generation.filter(|g| *g > 0 && counts) {
             metadata.insert("generation".into(), (generation + 1).into());
         }
         resource.strategy.mark_deleted(value);
@@ -196,6 +199,13 @@ fn set_finalizers(value: &mut Value, default: Dependents, asked: Option<Propagat
 fn check_preconditions(write: &Write<'_>, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
     let kind = &write.resource.kind;
     let group = &write.resource.group;
+    if write.resource.strategy.waits_for_contents() {
+        let (uid, was) = (options.uid.as_deref().unwrap_or_default(), object::uid(old));
+        if !uid.is_empty() && uid != was {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {was}");
+            return Err(Status::conflict(group, &write.resource.name, name, &why));
+        }
+    }
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != object::uid(old)) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",

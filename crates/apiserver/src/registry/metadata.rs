@@ -11,6 +11,9 @@ const LONGEST_BASE: usize = 63 - SUFFIX;
 const SUFFIX: usize = 5;
 /// All annotations of an object together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+/// Where a finalizer needs no domain and no slash.
+const RELAXED_GROUPS: [&str; 4] =
+    ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "coordination.k8s.io"];
 
 /// Puts an object where its path says; one that says otherwise is refused.
 pub(super) fn place(write: &Write<'_>, value: &mut Value) -> Result<(), Status> {
@@ -119,8 +122,8 @@ pub(super) fn validate(resource: &Resource, value: &Value, errors: &mut Errors) 
             errors.push(Error::invalid(&here, finalizer, problem));
         }
         let standard = ["orphan", "foregroundDeletion", "kubernetes"];
-        // Custom kinds and their definitions may use names without a domain; Kubernetes' own cleanup does.
-        let strict = !resource.custom && resource.group != "apiextensions.k8s.io";
+        // Groups that began outside the core take any qualified name.
+        let strict = !resource.custom && !RELAXED_GROUPS.contains(&resource.group.as_str());
         if strict && !finalizer.contains('/') && !standard.contains(&finalizer) {
             let name = here.index(i);
             errors.push(Error::invalid(&name, finalizer, "name is neither a standard finalizer name nor is it fully qualified"));

@@ -96,11 +96,14 @@ impl Registry {
             track_update(resource.schema(), Some(&old), &mut object, &manager, write.reset_fields());
         }
         self.admission.admit(self, write, Admitted::Update, &mut object, Some(&old), warnings).await?;
+        let asked = resource.strategy.claims(&object);
         if status_write {
             resource.strategy.prepare_status(&mut object, &old);
         } else {
             resource.strategy.prepare_update(&mut object, &old, write.subresource);
-            if resource.strategy.counts_generations() && spec_differs(&object, &old) {
+            let annotated = || object.pointer("/metadata/annotations") != old.pointer("/metadata/annotations");
+            let differs = spec_differs(&object, &old) || (resource.strategy.counts_annotations() && annotated());
+            if resource.strategy.counts_generations() && differs {
                 let generation = object::integer(&old, &["metadata", "generation"]).unwrap_or(0) + 1;
                 object::metadata(&mut object).insert("generation".into(), generation.into());
             }
@@ -137,7 +140,7 @@ impl Registry {
         if finished {
             return Ok(self.remove(write, key, entry, &object).await?.then_some(Written::Shown(object)));
         }
-        self.replace(write, key, entry, &old, object).await
+        self.replace(write, key, entry, &old, object, &asked).await
     }
 
     async fn replace(
@@ -147,6 +150,7 @@ impl Registry {
         entry: &Arc<Entry>,
         old: &Value,
         mut object: Value,
+        asked: &[String],
     ) -> Result<Option<Written>, Status> {
         let resource = write.resource;
         let held = resource.strategy.claims(old);
@@ -174,9 +178,10 @@ impl Registry {
                 }
                 Err(CommitError::Conflict { key: at, .. }) if at == *key => return Ok(None),
                 Err(CommitError::Conflict { key: taken, .. }) => {
-                    if attempt >= CLAIM_TRIES || !resource.strategy.reassign(&mut object, &taken) {
+                    if attempt >= CLAIM_TRIES || asked.iter().any(|claim| **claim == *taken) {
                         return Err(claimed(resource, &object, &taken));
                     }
+                    resource.strategy.reassign(&mut object, &taken);
                 }
                 Err(error) => return Err(commit_error(error)),
             }

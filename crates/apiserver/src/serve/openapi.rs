@@ -69,6 +69,7 @@ fn schemas(resources: &[&Arc<Resource>]) -> Map<String, Value> {
     if resources.iter().any(|r| r.custom) {
         all.extend(pintle_schema::openapi::components_for(&["meta.v1.ObjectMeta", "meta.v1.ListMeta", "meta.v1.DeleteOptions"]));
     }
+    super::descriptions::document(&mut all);
     for resource in resources {
         let name = definition(resource);
         if resource.custom {

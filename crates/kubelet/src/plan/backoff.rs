@@ -31,6 +31,16 @@ impl RestartBackoff {
         RestartBackoff { wait, updated_at: now }
     }
 
+    /// What the gap between two runs tells of the backoff, for an agent that was not there to remember it.
+    pub(crate) fn recalled(ended_at: Timestamp, started_at: Timestamp) -> Self {
+        let gap = Duration::try_from(started_at.duration_since(ended_at)).unwrap_or_default();
+        let mut wait = FIRST;
+        while wait <= gap && wait < LONGEST {
+            wait *= 2;
+        }
+        RestartBackoff { wait: wait.min(LONGEST), updated_at: started_at }
+    }
+
     /// A container that ran long enough is as good as new.
     fn is_forgotten(&self, ended_at: Timestamp) -> bool {
         ended_at > after(self.updated_at, LONGEST * 2)
@@ -77,6 +87,16 @@ mod tests {
         let later = at(now + 601);
         assert_eq!(RestartBackoff::until(Some(&backoff), later, later), None);
         assert_eq!(RestartBackoff::next(Some(&backoff), later, later).wait, FIRST);
+    }
+
+    #[test]
+    fn a_restarted_agent_waits_as_long_as_the_one_before_would_have() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let cases = [(0, 10), (1, 10), (10, 20), (21, 40), (160, 300), (300, 300), (5000, 300)];
+        for (gap, wait) in cases {
+            let backoff = RestartBackoff::recalled(at(100), at(100 + gap));
+            assert_eq!(backoff.wait, Duration::from_secs(wait), "{gap}");
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
             _ => Decision::Leave,
         },
         // An init container runs again in a new sandbox, however it ended in the old one.
-        Some(run) if slot.role == Role::Init && Some(&run.sandbox) != sandbox => start(input, slot),
+        _ if slot.role == Role::Init && slot.latest_in(sandbox).is_none() => start(input, slot),
         _ => match slot.exit_code() {
             Some(code) if !slot.should_restart(input.spec, code) => Decision::Leave,
             _ => start(input, slot),
@@ -123,9 +123,9 @@ fn start(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
         }
         Some(Pull::Done(_)) | None => {}
     }
-    let backoff = input.backoffs.get(name);
+    let backoff = slot.backoff(input.backoffs);
     let ended_at = slot.latest().and_then(|run| run.finished_at());
-    let until = ended_at.and_then(|ended_at| RestartBackoff::until(backoff, ended_at, input.now));
+    let until = ended_at.and_then(|ended_at| RestartBackoff::until(backoff.as_ref(), ended_at, input.now));
     match (until, backoff) {
         (Some(until), Some(backoff)) => Decision::Wait {
             reason: "CrashLoopBackOff",
@@ -155,11 +155,11 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
             Decision::Leave | Decision::Wait { .. } => {}
             Decision::Start => {
                 let ended_at = slot.latest().and_then(|run| run.finished_at());
-                let old = input.backoffs.get(&slot.spec.name);
+                let old = slot.backoff(input.backoffs);
                 actions.push(Action::Start {
                     container: slot.spec.name.clone(),
                     attempt: slot.next_attempt(),
-                    backoff: ended_at.map(|ended_at| RestartBackoff::next(old, ended_at, input.now)),
+                    backoff: ended_at.map(|ended_at| RestartBackoff::next(old.as_ref(), ended_at, input.now)),
                 });
             }
             Decision::Stop { message, grace } => actions.extend(slot.latest().map(|run| Action::Stop {

@@ -1,9 +1,12 @@
 //! A Pod's containers, each with its role, its runs and what was last said of it.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{Container as Spec, ContainerStatus, PodSpec};
 use pintle_container::{Container, SandboxId};
 
 use super::Input;
+use super::backoff::RestartBackoff;
 
 /// What a container is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,14 @@ impl<'a> Slot<'a> {
             Some(run) => run.exit_code(),
             None => self.old?.state.as_ref()?.terminated.as_ref().map(|end| end.exit_code),
         }
+    }
+
+    /// The backoff as remembered, or else as the last two runs tell it.
+    pub(super) fn backoff(&self, remembered: &BTreeMap<String, RestartBackoff>) -> Option<RestartBackoff> {
+        remembered.get(&self.spec.name).copied().or_else(|| {
+            let [.., before, latest] = self.runs[..] else { return None };
+            Some(RestartBackoff::recalled(before.finished_at()?, latest.started_at()?))
+        })
     }
 
     pub(super) fn should_restart(&self, spec: &PodSpec, exit_code: i32) -> bool {

@@ -334,6 +334,17 @@ fn containers_lost_with_the_machine_count_as_restarted() {
 }
 
 #[test]
+fn init_containers_lost_with_the_machine_run_again() {
+    let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "one"}], "containers": [{"name": "web"}]});
+    let before = Scene::new(spec.clone()).sandbox(SandboxState::Ready);
+    let before = before.run("one", 0, exited(0, 50)).run("web", 0, running()).json();
+    let scene = Scene::new(spec).status(before).sandbox(SandboxState::Ready);
+    assert_eq!(scene.plan().actions, [start("one", 1)]);
+    let scene = scene.run("one", 1, exited(0, 99));
+    assert_eq!(scene.plan().actions, [start("web", 1)]);
+}
+
+#[test]
 fn a_lost_sandbox_is_replaced_and_everything_in_it_runs_again() {
     let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "one"}], "containers": [{"name": "web"}]});
     let scene = Scene::new(spec).sandbox(SandboxState::NotReady);

@@ -92,8 +92,10 @@ fn told(
 ) -> Result<String, String> {
     match pulled {
         Ok(pulled) => {
+            // Go writes nothing as `0s`.
+            let took = if took.is_zero() { "0s".to_owned() } else { format!("{took:?}") };
             let message = format!(
-                "Successfully pulled image {image:?} in {took:?} ({took:?} including waiting). Image size: {} bytes.",
+                "Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {} bytes.",
                 pulled.size
             );
             say("Normal", "Pulled", message);

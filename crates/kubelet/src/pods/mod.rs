@@ -48,7 +48,7 @@ pub(crate) struct Seat {
 /// Every life of every name, by UID: a Pod's successor may come before it is cleaned away.
 type Seats = BTreeMap<Key, BTreeMap<String, Arc<Seat>>>;
 
-/// What a worker remembers of a Pod. Losing it costs a shorter backoff and a repeated event, nothing more.
+/// What a worker remembers of a Pod. Losing it costs a repeated event, nothing more.
 #[derive(Default)]
 struct Memory {
     probes: Probes,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::api::{Api, DeleteParams, Preconditions};
 use pintle_runtime::{ApiError, Error, Key};
 
@@ -78,14 +78,16 @@ impl Pods {
         }
     }
 
-    fn say_backing_off(&self, seat: &Seat, pod: &Pod, status: &k8s_openapi::api::core::v1::PodStatus, plan: &Plan) {
+    fn say_backing_off(&self, seat: &Seat, pod: &Pod, status: &PodStatus, plan: &Plan) {
         let Some(spec) = pod.spec.as_ref() else { return };
-        let statuses = || status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
-        let said_of = |name: &str| {
-            let status = statuses().find(|status| status.name == name).and_then(|status| status.state.as_ref());
-            let waiting = status.and_then(|state| state.waiting.as_ref()).and_then(|waiting| waiting.reason.as_deref());
-            waiting == Some("CrashLoopBackOff")
+        let of = |status: &PodStatus, name: &str| {
+            let mut all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+            let found = all.find(|container| container.name == name)?;
+            let waiting = found.state.as_ref().and_then(|state| state.waiting.as_ref())?;
+            Some((found.restart_count, waiting.reason.clone()))
         };
+        // Once for each run that ended.
+        let said_of = |name: &str| of(status, name) == of(&plan.status, name);
         for name in plan.backing_off.iter().filter(|name| !said_of(name)) {
             let message = format!("Back-off restarting failed container {name} in pod {}", super::described(pod));
             let reference = super::act::reference(pod, spec, name);

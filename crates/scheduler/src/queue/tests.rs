@@ -6,11 +6,11 @@ use serde_json::json;
 use tokio::time::advance;
 
 use super::*;
-use crate::plugins::{self, Plugin};
+use crate::plugins;
 use crate::testing::pod;
 
 fn queue() -> Queue {
-    Queue::new(plugins::all().iter().map(|plugin: &Box<dyn Plugin>| (plugin.name(), plugin.helped_by())).collect())
+    Queue::new(plugins::all().iter().map(|plugin| (plugin.name(), plugin.helped_by())).collect())
 }
 
 async fn name(queue: &Queue) -> String {

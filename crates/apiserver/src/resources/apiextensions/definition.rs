@@ -1,5 +1,6 @@
 //! A CustomResourceDefinition: what must be right about it before its resource is served.
 
+use crate::custom::CLEANUP;
 use crate::strategy::Strategy;
 use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::{object, rules};
@@ -32,6 +33,30 @@ impl Strategy for Definition {
             }
         }
         object::set(definition, &["status", "storedVersions"], versions);
+    }
+
+    /// It goes when its objects are gone: whoever has removed them takes the finalizer off.
+    fn is_deletable(&self, definition: &Value) -> bool {
+        object::is_being_deleted(definition) && !object::finalizers(definition).any(|f| f == CLEANUP)
+    }
+
+    fn mark_deleted(&self, definition: &mut Value) {
+        let when = object::text(definition, &["metadata", "deletionTimestamp"]).to_owned();
+        if !object::finalizers(definition).any(|f| f == CLEANUP) {
+            let mut finalizers = object::list(definition, &["metadata", "finalizers"]).to_vec();
+            finalizers.push(CLEANUP.into());
+            object::set(definition, &["metadata", "finalizers"], finalizers);
+        }
+        let mut conditions = object::list(definition, &["status", "conditions"]).to_vec();
+        conditions.retain(|c| c["type"] != "Terminating");
+        conditions.push(json!({"type": "Terminating", "status": "True", "lastTransitionTime": when,
+            "reason": "InstanceDeletionPending",
+            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"}));
+        object::set(definition, &["status", "conditions"], conditions);
+    }
+
+    fn waits_for_contents(&self) -> bool {
+        true
     }
 
     fn counts_generations(&self) -> bool {

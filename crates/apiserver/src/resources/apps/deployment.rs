@@ -46,6 +46,11 @@ impl Strategy for Deployment {
         true
     }
 
+    /// What tools write beside the spec may make a new revision.
+    fn counts_annotations(&self) -> bool {
+        true
+    }
+
     fn scale(&self) -> Option<ScalePaths> {
         scale_paths()
     }

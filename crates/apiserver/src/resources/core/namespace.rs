@@ -51,6 +51,10 @@ impl Strategy for Namespace {
         object::list(namespace, &["spec", "finalizers"]).is_empty()
     }
 
+    fn waits_for_contents(&self) -> bool {
+        true
+    }
+
     fn mark_deleted(&self, namespace: &mut Value) {
         object::set(namespace, &["status", "phase"], "Terminating");
     }

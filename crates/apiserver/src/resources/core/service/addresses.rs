@@ -28,8 +28,6 @@ const FIRST_PORT: i64 = 30000;
 const LAST_PORT: i64 = 32767;
 /// Ports at the start are left to who asks for them.
 const RESERVED_PORTS: i64 = 86;
-/// As many steps from where a value's search began, it counts as chosen by the server and not by the user.
-const LONGEST_SEARCH: u32 = 512;
 
 /// One address or several: both fields say the same.
 pub fn normalize(service: &mut Value) {
@@ -79,18 +77,21 @@ fn port_shared_with(service: &Value, i: usize) -> Option<i64> {
 }
 
 pub fn claims(service: &Value) -> Vec<String> {
-    let mut claims = Vec::new();
+    let mut claims: Vec<String> = Vec::new();
+    let mut claim = |claim: String| {
+        if !claims.contains(&claim) {
+            claims.push(claim);
+        }
+    };
     if has_address(service) && !is_headless(service) {
-        let addresses = object::list(service, &["spec", "clusterIPs"]).iter().filter_map(Value::as_str);
-        claims.extend(addresses.map(|address| format!("{ADDRESSES}{address}")));
+        let one = object::at(service, &["spec", "clusterIP"]).into_iter();
+        let all = one.chain(object::list(service, &["spec", "clusterIPs"])).filter_map(Value::as_str);
+        all.filter(|address| !address.is_empty()).for_each(|address| claim(format!("{ADDRESSES}{address}")));
     }
     if has_node_ports(service) {
-        for port in object::list(service, &["spec", "ports"]) {
-            let claim = format!("{NODE_PORTS}{}", object::integer(port, &["nodePort"]).unwrap_or(0));
-            if !claims.contains(&claim) {
-                claims.push(claim);
-            }
-        }
+        let ports = object::list(service, &["spec", "ports"]).iter();
+        let numbers = ports.filter_map(|port| object::integer(port, &["nodePort"])).filter(|number| *number != 0);
+        numbers.for_each(|number| claim(format!("{NODE_PORTS}{number}")));
     }
     claims
 }
@@ -107,32 +108,21 @@ pub fn claim_error(service: &Value, claim: &str) -> Error {
     Error::invalid(&spec.child("ports").index(i).child("nodePort"), number, "provided port is already allocated")
 }
 
-/// Tries the next value in place of one that is taken; not if the user asked for it.
-pub fn reassign(service: &mut Value, claim: &str) -> bool {
-    if let Some(address) = claim.strip_prefix(ADDRESSES) {
-        let start = search_start(service, "address");
-        let Some(step) = (0..LONGEST_SEARCH).find(|k| address_at(start.wrapping_add(*k)).to_string() == address) else {
-            return false;
-        };
-        let next = address_at(start.wrapping_add(step + 1)).to_string();
+/// The next value in place of one that is taken.
+pub fn reassign(service: &mut Value, claim: &str) {
+    if let Some(taken) = claim.strip_prefix(ADDRESSES).and_then(|address| address.parse::<Ipv4Addr>().ok()) {
+        let position = u32::from(taken).wrapping_sub(u32::from(NETWORK)).wrapping_sub(RESERVED);
+        let next = address_at(position.wrapping_add(1)).to_string();
         object::set(service, &["spec", "clusterIP"], next.as_str());
         object::set(service, &["spec", "clusterIPs"], json!([next]));
-        return true;
+        return;
     }
-    let Some(number) = claim.strip_prefix(NODE_PORTS).and_then(|n| n.parse::<i64>().ok()) else { return false };
-    let mut changed = false;
-    for i in 0..object::list(service, &["spec", "ports"]).len() {
-        let start = search_start(service, &format!("port {i}"));
-        let step = (0..LONGEST_SEARCH).find(|k| port_at(start.wrapping_add(*k)) == number);
-        let port = object::at_mut(service, &["spec", "ports"]).and_then(|ports| ports.get_mut(i));
-        if let (Some(Value::Object(port)), Some(step)) = (port, step)
-            && port.get("nodePort").and_then(Value::as_i64) == Some(number)
-        {
-            port.insert("nodePort".into(), port_at(start.wrapping_add(step + 1)).into());
-            changed = true;
-        }
+    let Some(taken) = claim.strip_prefix(NODE_PORTS).and_then(|number| number.parse::<i64>().ok()) else { return };
+    let position = u32::try_from(taken - FIRST_PORT - RESERVED_PORTS).unwrap_or(0);
+    let ports = object::at_mut(service, &["spec", "ports"]).and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter(|port| port["nodePort"] == taken) {
+        object::set(port, &["nodePort"], port_at(position.wrapping_add(1)));
     }
-    changed
 }
 
 /// What is wrong with an address or a port that was asked for by value.
@@ -187,22 +177,25 @@ mod tests {
 
     #[test]
     fn a_taken_address_makes_way_for_the_next() {
-        let mut service = service(json!({"type": "ClusterIP"}));
+        let mut service = service(json!({"type": "NodePort", "ports": [{"port": 80}]}));
+        assert!(claims(&service).is_empty());
         allocate(&mut service);
-        let first = claims(&service);
-        assert!(reassign(&mut service, &first[0]));
-        let second = claims(&service);
-        assert_ne!(first, second);
-        assert!(reassign(&mut service, &second[0]));
-        assert_ne!(claims(&service), first);
+        for _ in 0..3 {
+            let before = claims(&service);
+            reassign(&mut service, &before[0]);
+            reassign(&mut service, &before[1]);
+            let after = claims(&service);
+            assert!(after.iter().all(|claim| !before.contains(claim)), "{before:?} {after:?}");
+        }
     }
 
     #[test]
-    fn an_address_that_was_asked_for_is_not_changed() {
-        let mut service = service(json!({"type": "ClusterIP", "clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"]}));
+    fn an_address_that_was_asked_for_is_kept() {
+        let mut service = service(json!({"type": "ClusterIP", "clusterIP": "10.96.0.10"}));
+        assert_eq!(claims(&service), ["/registry/ranges/serviceips/10.96.0.10"]);
+        normalize(&mut service);
         allocate(&mut service);
-        assert_eq!(service["spec"]["clusterIP"], "10.96.0.10");
-        assert!(!reassign(&mut service, &claims(&service)[0]));
+        assert_eq!(claims(&service), ["/registry/ranges/serviceips/10.96.0.10"]);
     }
 
     #[test]

@@ -81,8 +81,8 @@ impl Strategy for Service {
         addresses::claim_error(service, claim)
     }
 
-    fn reassign(&self, service: &mut Value, claim: &str) -> bool {
-        addresses::reassign(service, claim)
+    fn reassign(&self, service: &mut Value, claim: &str) {
+        addresses::reassign(service, claim);
     }
 
     fn printed(&self) -> &'static [Printed] {

@@ -1,0 +1,97 @@
+//! `pintle` as a child process: started, waited for until it is ready, stopped by signal, killed when dropped.
+
+use super::eventually;
+use super::kubectl::Kubectl;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+/// A directory that is the home of everything a test starts, so that no cache and no file is shared.
+pub struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { directory: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn kubectl(&self) -> Kubectl {
+        Kubectl::new(self.path("kubeconfig"), self.directory.path().to_owned())
+    }
+
+    /// Starts a cluster on a free port and waits until it is ready.
+    pub async fn up(&self, flags: &[&str]) -> Program {
+        let kubeconfig = self.path("kubeconfig");
+        let mut arguments = vec!["up", "--listen", "127.0.0.1:0", "--write-kubeconfig"];
+        arguments.push(kubeconfig.to_str().expect("a path in UTF-8"));
+        arguments.extend(flags);
+        let mut program = self.start(&arguments);
+        let kubectl = self.kubectl();
+        eventually("the cluster is ready", async || {
+            if let Some(status) = program.child.try_wait().expect("the state of a child") {
+                panic!("pintle ended with {status}:\n{}{}", program.stdout(), program.stderr());
+            }
+            if !kubeconfig.exists() || !program.stdout().contains("ready") {
+                return Err(program.stdout());
+            }
+            let answer = kubectl.run("get --raw /readyz").await;
+            if answer.stdout == "ok" { Ok(()) } else { Err(answer.to_string()) }
+        })
+        .await;
+        program
+    }
+
+    /// Starts the program and waits for nothing.
+    pub fn start(&self, arguments: &[&str]) -> Program {
+        // A second program in the same place has its own files.
+        let number = fs::read_dir(self.directory.path()).expect("the test's directory").count();
+        let (stdout, stderr) = (self.path(&format!("{number}.stdout")), self.path(&format!("{number}.stderr")));
+        let child = Command::new(env!("CARGO_BIN_EXE_pintle"))
+            .args(arguments)
+            .env("HOME", self.directory.path())
+            .env("TMPDIR", self.directory.path())
+            .env_remove("XDG_DATA_HOME")
+            .stdin(Stdio::null())
+            .stdout(File::create(&stdout).expect("a file for stdout"))
+            .stderr(File::create(&stderr).expect("a file for stderr"))
+            .kill_on_drop(true)
+            .spawn()
+            .expect("pintle starts");
+        Program { child, stdout, stderr }
+    }
+}
+
+/// One run of `pintle`.
+pub struct Program {
+    pub child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Program {
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap_or_default()
+    }
+
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let said = self.stderr();
+        if std::thread::panicking() {
+            eprintln!("pintle said:\n{}{said}", self.stdout());
+        } else {
+            assert!(!said.contains("panicked at"), "something in pintle panicked:\n{said}");
+        }
+    }
+}
