@@ -140,8 +140,7 @@ pub fn accept(
         doubts.extend(pintle_schema::prune::prune(resource.schema(), &mut value));
         drop_nulls_of_metadata(&mut value);
     } else {
-        let decode = if complete { pintle_schema::decode::decode } else { pintle_schema::decode::decode_partial };
-        let decoded = decode(resource.schema(), value).map_err(|error| {
+        let decoded = pintle_schema::decode::decode(resource.schema(), value).map_err(|error| {
             Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}"))
         })?;
         value = decoded.value;

@@ -31,16 +31,7 @@ const MOST_UNKNOWN: usize = 100;
 const DEEPEST: usize = 400;
 
 pub fn decode(schema: &Schema, value: Value) -> Result<Decoded, DecodeError> {
-    decode_with(schema, value, true)
-}
-
-/// The same for a part of an object: what it does not say is not added.
-pub fn decode_partial(schema: &Schema, value: Value) -> Result<Decoded, DecodeError> {
-    decode_with(schema, value, false)
-}
-
-fn decode_with(schema: &Schema, value: Value, fill: bool) -> Result<Decoded, DecodeError> {
-    let mut decoder = Decoder { schema, unknown: Vec::new(), fields: Vec::new(), shown: String::new(), fill };
+    let mut decoder = Decoder { schema, unknown: Vec::new(), fields: Vec::new(), shown: String::new() };
     let holder = schema.root().type_name.unwrap_or_default();
     let value = decoder.value(schema.root, holder, value)?;
     Ok(Decoded { value: value.unwrap_or_else(|| Value::Object(Map::new())), unknown: decoder.unknown })
@@ -53,8 +44,6 @@ struct Decoder<'a> {
     fields: Vec<String>,
     /// The way here with keys and indices: what unknown fields show.
     shown: String,
-    /// Structs that the API always writes are added.
-    fill: bool,
 }
 
 impl Decoder<'_> {
@@ -125,9 +114,7 @@ impl Decoder<'_> {
             }
             self.shown.truncate(length);
         }
-        if self.fill {
-            fill_objects(schema, id, &mut kept);
-        }
+        fill_objects(schema, id, &mut kept);
         Ok(Value::Object(kept))
     }
 
