@@ -218,7 +218,7 @@ impl Write<'_> {
     pub fn reset_fields(&self) -> &'static [&'static [&'static str]] {
         match self.subresource {
             "status" => &[&["spec"]],
-            "" if self.resource.has_status() => &[&["status"]],
+            "" if self.resource.has_status() && !self.resource.strategy.creates_with_status() => &[&["status"]],
             _ => &[],
         }
     }

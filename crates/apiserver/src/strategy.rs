@@ -71,6 +71,11 @@ pub trait Strategy: Send + Sync + 'static {
     /// subresource.
     fn prepare_create(&self, _object: &mut Value) {}
 
+    /// Whoever creates an object of this kind also says its first status, as a node agent does.
+    fn creates_with_status(&self) -> bool {
+        false
+    }
+
     /// The same for a changed object; `status` is already the old one where it is a subresource. A write through
     /// another subresource (`finalize`, `approval`, `resize`) names it; the kind lets through what belongs to it.
     fn prepare_update(&self, _object: &mut Value, _old: &Value, _subresource: &str) {}

@@ -41,7 +41,7 @@ impl Registry {
         }
         self.admission.admit(self, write, Admitted::Create, &mut object, None, warnings).await?;
         metadata::stamp_new(self, resource, &mut object);
-        if resource.has_status() {
+        if resource.has_status() && !resource.strategy.creates_with_status() {
             object::remove(&mut object, &["status"]);
         }
         let asked = resource.strategy.claims(&object);

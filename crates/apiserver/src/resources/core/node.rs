@@ -34,6 +34,10 @@ const COLUMNS: &[Printed] = &[
 pub struct Node;
 
 impl Strategy for Node {
+    fn creates_with_status(&self) -> bool {
+        true
+    }
+
     fn default(&self, node: &mut Value) {
         // What can be used is what is there, until a kubelet says how much it keeps for itself.
         if let Some(capacity) = object::at(node, &["status", "capacity"]).filter(|c| c.is_object()).cloned() {
