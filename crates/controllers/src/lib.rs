@@ -9,6 +9,8 @@
 //! - `serviceaccount`, `rootca`: what every namespace has
 //! - `endpointslice`: which Pods stand behind a Service
 //! - `nodelifecycle`: what becomes of a node that falls silent, and of its Pods
+//! - `protection`: storage that is deleted stays until nothing uses it
+//! - `disruption`: how many Pods may be evicted now
 //! - `claims`, `pods`: what several loops do: adopt, release, and ask about Pods
 //!
 //! A loop's folder has the same files as its siblings': `mod.rs` says what it watches, `plan.rs` decides without I/O,
@@ -29,6 +31,10 @@ mod serviceaccount;
 mod endpointslice;
 
 mod nodelifecycle;
+
+mod protection;
+
+mod disruption;
 
 mod claims;
 mod pods;

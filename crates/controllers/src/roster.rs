@@ -40,6 +40,8 @@ pub fn roster() -> Vec<Loop> {
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
+        entry("protection", "pvc-protection-controller", |context, _| Box::pin(crate::protection::run(context))),
+        entry("disruption", "disruption-controller", |context, _| Box::pin(crate::disruption::run(context))),
     ]
 }
 

@@ -54,7 +54,9 @@ async fn autoscale_makes_an_autoscaler() {
     // kubectl writes version 1 and reads version 2; both are views of one object.
     let metric = cluster.ok("get hpa web -o jsonpath={.spec.metrics[0].resource}").await;
     assert_eq!(metric, r#"{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}}"#);
-    let percent = cluster.ok("get hpa.v1.autoscaling web -o jsonpath={.spec.targetCPUUtilizationPercentage}").await;
+    let percent = cluster
+        .ok("get horizontalpodautoscalers.v1.autoscaling web -o jsonpath={.spec.targetCPUUtilizationPercentage}")
+        .await;
     assert_eq!(percent, "80");
     let said = squeezed(&cluster.ok("describe hpa web").await);
     assert_says(

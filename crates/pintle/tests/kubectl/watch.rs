@@ -55,9 +55,12 @@ async fn get_watch_prints_each_change() {
 #[tokio::test]
 async fn get_watch_follows_a_pod_from_start_to_end() {
     let cluster = Cluster::start().await;
+    cluster.ok("run earlier --image=nginx").await;
     let mut stream = Stream::open(&cluster, "get pods -w");
-    cluster.ok("run web --image=nginx --annotations=simulated.pintle.dev/start-delay=200ms").await;
     stream.until(&["NAME", "READY", "STATUS", "RESTARTS", "AGE"]).await;
+    // From this row on the watch misses nothing.
+    stream.until(&["earlier"]).await;
+    cluster.ok("run web --image=nginx --annotations=simulated.pintle.dev/start-delay=200ms").await;
     stream.until(&["web", "0/1", "Pending"]).await;
     stream.until(&["web", "0/1", "ContainerCreating"]).await;
     stream.until(&["web", "1/1", "Running"]).await;

@@ -1,0 +1,93 @@
+//! What a budget allows, from the Pods it covers and the number there should be.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use pintle_runtime::{conditions, owner};
+
+use crate::pods;
+
+/// An eviction that was granted counts against the budget until its Pod is seen to go, at most this long.
+const GRANTED_FOR: SignedDuration = SignedDuration::from_secs(120);
+
+pub(super) fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    let selector = selector.and_then(|selector| owner::parse_selector(selector).ok());
+    selector.is_some_and(|selector| owner::matches(&selector, &pod.metadata))
+}
+
+/// The status to write, and when to look again.
+pub(super) fn status(
+    budget: &PodDisruptionBudget,
+    covered: &[&Pod],
+    should_be: i32,
+    now: Timestamp,
+) -> (PodDisruptionBudgetStatus, Option<Duration>) {
+    let spec = budget.spec.clone().unwrap_or_default();
+    let old = budget.status.clone().unwrap_or_default();
+    let (expected, desired) = match (&spec.min_available, &spec.max_unavailable) {
+        (Some(IntOrString::Int(minimum)), _) => (covered.len() as i32, *minimum),
+        (Some(minimum), _) => (should_be, share(minimum, should_be)),
+        (None, Some(maximum)) => (should_be, (should_be - share(maximum, should_be)).max(0)),
+        (None, None) => (should_be, should_be),
+    };
+    let granted: BTreeMap<String, Time> = old
+        .disrupted_pods
+        .clone()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(name, time)| time.0 + GRANTED_FOR > now && covered.iter().any(|pod| is_waiting(pod, name)))
+        .collect();
+    let wait = granted.values().map(|time| (time.0 + GRANTED_FOR).duration_since(now)).min();
+    let counts = |pod: &&&Pod| {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        pods::is_active(pod) && pods::is_ready(pod) && !granted.contains_key(name)
+    };
+    let healthy = covered.iter().filter(counts).count() as i32;
+    // With nothing there, nothing may be taken away.
+    let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
+    let mut kept = old.conditions.unwrap_or_default();
+    conditions::set(&mut kept, condition(allowed > 0, budget.metadata.generation, now));
+    let status = PodDisruptionBudgetStatus {
+        conditions: Some(kept),
+        current_healthy: Some(healthy),
+        desired_healthy: Some(desired),
+        disrupted_pods: (!granted.is_empty()).then_some(granted),
+        disruptions_allowed: Some(allowed),
+        expected_pods: Some(expected),
+        observed_generation: budget.metadata.generation,
+    };
+    (status, wait.and_then(|wait| Duration::try_from(wait).ok()))
+}
+
+/// Still there although its eviction was granted.
+fn is_waiting(pod: &Pod, name: &str) -> bool {
+    pod.metadata.name.as_deref() == Some(name) && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// A number, or a part of the whole rounded up.
+fn share(amount: &IntOrString, whole: i32) -> i32 {
+    match amount {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(text) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            i32::try_from((i64::from(whole) * percent + 99) / 100).unwrap_or(i32::MAX)
+        }
+    }
+}
+
+fn condition(allowed: bool, generation: Option<i64>, now: Timestamp) -> Condition {
+    Condition {
+        type_: "DisruptionAllowed".into(),
+        status: if allowed { "True" } else { "False" }.into(),
+        reason: if allowed { "SufficientPods" } else { "InsufficientPods" }.into(),
+        message: String::new(),
+        observed_generation: generation,
+        last_transition_time: Time(now),
+    }
+}
