@@ -63,7 +63,7 @@ fn follow<'a>(step: &Step, value: &'a Value) -> Vec<&'a Value> {
             let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
             let matches = |item: &&Value| {
                 let found = path.iter().try_fold(*item, |v, key| v.get(key));
-                found.is_some_and(|v| v.as_str().map_or_else(|| v.to_string() == *wanted, |s| s == wanted))
+                found.is_some_and(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned) == *wanted)
             };
             list.iter().filter(matches).collect()
         }

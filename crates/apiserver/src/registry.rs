@@ -182,7 +182,7 @@ impl Registry {
     /// A stored value in the version that was asked for.
     pub fn value_in(&self, resource: &Resource, mut value: Value) -> Value {
         if resource.api_version() != resource.stored_api_version {
-            resource.strategy.from_stored(&mut value);
+            resource.strategy.read_stored(&mut value);
             value["apiVersion"] = resource.api_version().into();
         }
         value

@@ -197,7 +197,7 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// From the version that is stored to the one that is asked for.
-    fn from_stored(&self, _object: &mut Value) {}
+    fn read_stored(&self, _object: &mut Value) {}
 
     /// From the version that came in to the one that is stored.
     fn to_stored(&self, _object: &mut Value) {}

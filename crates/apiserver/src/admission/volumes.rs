@@ -13,12 +13,10 @@ pub(super) async fn default_class(registry: &Registry, claim: &mut Value) {
     }
     let Ok(page) = registry.store.range(pintle_store::Range::prefix("/registry/storageclasses/")).await else { return };
     let classes = page.entries.iter().map(|e| codec::decode(&e.value));
-    let newest = classes
-        .filter(|c| object::text(c, &["metadata", "annotations", DEFAULT]) == "true")
-        .max_by(|a, b| {
-            let created = |c: &Value| object::text(c, &["metadata", "creationTimestamp"]).to_owned();
-            created(a).cmp(&created(b)).then_with(|| object::name(b).cmp(object::name(a)))
-        });
+    let newest = classes.filter(|c| object::text(c, &["metadata", "annotations", DEFAULT]) == "true").max_by(|a, b| {
+        let created = |c: &Value| object::text(c, &["metadata", "creationTimestamp"]).to_owned();
+        created(a).cmp(&created(b)).then_with(|| object::name(b).cmp(object::name(a)))
+    });
     if let Some(class) = newest {
         object::map_at(claim, "spec").insert("storageClassName".into(), object::name(&class).into());
     }

@@ -42,10 +42,8 @@ pub fn label_selector(selector: &Value, path: &Path, errors: &mut Errors) {
         let operator = object::text(expression, &["operator"]);
         let values = object::list(expression, &["values"]);
         match operator {
-            "In" | "NotIn" if values.is_empty() => errors.push(Error::required(
-                &here.child("values"),
-                "must be specified when `operator` is 'In' or 'NotIn'",
-            )),
+            "In" | "NotIn" if values.is_empty() => errors
+                .push(Error::required(&here.child("values"), "must be specified when `operator` is 'In' or 'NotIn'")),
             "Exists" | "DoesNotExist" if !values.is_empty() => errors.push(Error::forbidden(
                 &here.child("values"),
                 "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",

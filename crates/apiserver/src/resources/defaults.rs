@@ -17,8 +17,10 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+type Compute = fn(&mut Map<String, Value>);
+
 /// Defaults that follow from other fields of the type.
-const COMPUTED: &[(&str, fn(&mut Map<String, Value>))] = &[
+const COMPUTED: &[(&str, Compute)] = &[
     ("core.v1.Container", pod_spec::default::container),
     ("core.v1.EphemeralContainer", pod_spec::default::container),
     ("core.v1.Volume", pod_spec::default::volume),
@@ -33,7 +35,7 @@ struct Row {
 
 #[derive(Default)]
 struct OfType {
-    computed: Option<fn(&mut Map<String, Value>)>,
+    computed: Option<Compute>,
     rows: Vec<Row>,
 }
 
@@ -122,7 +124,8 @@ mod tests {
     #[test]
     fn a_pod_deep_in_a_cron_job_gets_its_defaults() {
         let schema = Schema::builtin("batch.v1.CronJob").unwrap();
-        let mut job = json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}}});
+        let mut job =
+            json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}}});
         fill(&schema, &mut job);
         let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
         assert_eq!(pod["restartPolicy"], "Always");

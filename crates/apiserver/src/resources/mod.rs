@@ -50,7 +50,9 @@ pub fn strategy(group: &str, version: &str, kind: &str) -> Arc<dyn Strategy> {
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
             Arc::new(admissionregistration::webhook::WEBHOOK_CONFIGURATION)
         }
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => Arc::new(admissionregistration::policy::MUTATING_POLICY),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
+            Arc::new(admissionregistration::policy::MUTATING_POLICY)
+        }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
             Arc::new(admissionregistration::policy::VALIDATING_POLICY)
         }

@@ -49,7 +49,8 @@ pub fn count(object: &Value, path: &[&str]) -> Value {
 
 pub fn length(object: &Value, path: &[&str]) -> Value {
     let found = object::at(object, path);
-    let length = found.map_or(0, |v| v.as_array().map_or_else(|| v.as_object().map_or(0, serde_json::Map::len), Vec::len));
+    let length =
+        found.map_or(0, |v| v.as_array().map_or_else(|| v.as_object().map_or(0, serde_json::Map::len), Vec::len));
     length.into()
 }
 

@@ -59,7 +59,8 @@ fn definitions(kinds: &[Add]) -> Map<String, Value> {
 /// Adds their documentation to the schemas of types, by the names that OpenAPI has for them.
 pub fn document(schemas: &mut Map<String, Value>) {
     let groups: Vec<String> = schemas.keys().filter_map(|name| group_of(name)).collect();
-    let kinds: Vec<Add> = KINDS.iter().filter(|(g, _, _)| groups.iter().any(|of| of == g)).map(|(_, _, add)| *add).collect();
+    let kinds: Vec<Add> =
+        KINDS.iter().filter(|(g, _, _)| groups.iter().any(|of| of == g)).map(|(_, _, add)| *add).collect();
     let mut definitions = definitions(&kinds);
     for (name, schema) in schemas.iter_mut() {
         let Some(mut documented) = definitions.remove(name) else { continue };
@@ -93,8 +94,8 @@ const KINDS: &[(&str, &str, Add)] = {
         authorization::v1 as authorization, autoscaling::v1 as autoscaling_v1, autoscaling::v2 as autoscaling,
         batch::v1 as batch, certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core,
         discovery::v1 as discovery, events::v1 as events, flowcontrol::v1 as flowcontrol, networking::v1 as networking,
-        node::v1 as node, policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
-        storage::v1 as storage,
+        node::v1 as node, policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource,
+        scheduling::v1 as scheduling, storage::v1 as storage,
     };
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -119,11 +120,31 @@ const KINDS: &[(&str, &str, Add)] = {
         ("core.v1", "ServiceAccount", add::<core::ServiceAccount>),
         ("meta.v1", "DeleteOptions", add::<meta::DeleteOptions>),
         ("admissionregistration.v1", "MutatingAdmissionPolicy", add::<admissionregistration::MutatingAdmissionPolicy>),
-        ("admissionregistration.v1", "MutatingAdmissionPolicyBinding", add::<admissionregistration::MutatingAdmissionPolicyBinding>),
-        ("admissionregistration.v1", "MutatingWebhookConfiguration", add::<admissionregistration::MutatingWebhookConfiguration>),
-        ("admissionregistration.v1", "ValidatingAdmissionPolicy", add::<admissionregistration::ValidatingAdmissionPolicy>),
-        ("admissionregistration.v1", "ValidatingAdmissionPolicyBinding", add::<admissionregistration::ValidatingAdmissionPolicyBinding>),
-        ("admissionregistration.v1", "ValidatingWebhookConfiguration", add::<admissionregistration::ValidatingWebhookConfiguration>),
+        (
+            "admissionregistration.v1",
+            "MutatingAdmissionPolicyBinding",
+            add::<admissionregistration::MutatingAdmissionPolicyBinding>,
+        ),
+        (
+            "admissionregistration.v1",
+            "MutatingWebhookConfiguration",
+            add::<admissionregistration::MutatingWebhookConfiguration>,
+        ),
+        (
+            "admissionregistration.v1",
+            "ValidatingAdmissionPolicy",
+            add::<admissionregistration::ValidatingAdmissionPolicy>,
+        ),
+        (
+            "admissionregistration.v1",
+            "ValidatingAdmissionPolicyBinding",
+            add::<admissionregistration::ValidatingAdmissionPolicyBinding>,
+        ),
+        (
+            "admissionregistration.v1",
+            "ValidatingWebhookConfiguration",
+            add::<admissionregistration::ValidatingWebhookConfiguration>,
+        ),
         ("apiextensions.v1", "CustomResourceDefinition", add::<apiextensions::CustomResourceDefinition>),
         ("apiregistration.v1", "APIService", add::<apiregistration::APIService>),
         ("apps.v1", "ControllerRevision", add::<apps::ControllerRevision>),

@@ -46,7 +46,6 @@ pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -
             change(current, &scale, &asked, &paths, &name)
         })
         .await;
-    drop(write);
     exchange.warnings = warnings;
     let (written, _) = result?;
     Ok(response::value(200, exchange.wanted, &scale_of(&written.to_value(), &paths)))

@@ -88,10 +88,10 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         at = Some(cursor.revision);
     }
     // One name is one key.
-    if !exchange.namespace().is_empty() || !resource.namespaced {
-        if let Some(name) = options.fields.required("metadata.name") {
-            range = Range { start: format!("{scope}{name}"), end: format!("{scope}{name}\0"), ..range };
-        }
+    if (!exchange.namespace().is_empty() || !resource.namespaced)
+        && let Some(name) = options.fields.required("metadata.name")
+    {
+        range = Range { start: format!("{scope}{name}"), end: format!("{scope}{name}\0"), ..range };
     }
     range.at = at;
     let everything = options.labels.is_everything() && options.fields.is_everything();

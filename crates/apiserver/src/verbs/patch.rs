@@ -41,7 +41,6 @@ pub async fn patch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
         })
         .await;
     warnings.append(&mut doubts);
-    drop(write);
     exchange.warnings = warnings;
     let (written, created) = result?;
     Ok(answer(server, exchange, if created { 201 } else { 200 }, written))

@@ -43,7 +43,6 @@ pub async fn update(server: &ApiServer, exchange: &mut Exchange) -> Result<Respo
             Ok(Change::new(sent.clone()))
         })
         .await;
-    drop(write);
     exchange.warnings = warnings;
     let (written, created) = result?;
     Ok(answer(server, exchange, if created { 201 } else { 200 }, written))

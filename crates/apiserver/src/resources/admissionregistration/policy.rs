@@ -16,14 +16,24 @@ const PARAM_KIND: Printed = text("ParamKind", "", |policy, _| match object::at(p
 pub const VALIDATING_POLICY: Described = Described {
     generations: true,
     insists_on_version: true,
-    printed: Some(&[NAME, integer("Validations", "", |policy, _| length(policy, &["spec", "validations"])), PARAM_KIND, AGE]),
+    printed: Some(&[
+        NAME,
+        integer("Validations", "", |policy, _| length(policy, &["spec", "validations"])),
+        PARAM_KIND,
+        AGE,
+    ]),
     ..PLAIN
 };
 
 pub const MUTATING_POLICY: Described = Described {
     generations: true,
     insists_on_version: true,
-    printed: Some(&[NAME, integer("Mutations", "", |policy, _| length(policy, &["spec", "mutations"])), PARAM_KIND, AGE]),
+    printed: Some(&[
+        NAME,
+        integer("Mutations", "", |policy, _| length(policy, &["spec", "mutations"])),
+        PARAM_KIND,
+        AGE,
+    ]),
     ..PLAIN
 };
 

@@ -22,7 +22,11 @@ impl Strategy for Definition {
 
     fn prepare_create(&self, definition: &mut Value) {
         let stored = storage_version(definition);
-        object::set(definition, &["status"], json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": stored}));
+        object::set(
+            definition,
+            &["status"],
+            json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": stored}),
+        );
     }
 
     fn prepare_update(&self, definition: &mut Value, _old: &Value, _subresource: &str) {
@@ -77,7 +81,9 @@ impl Strategy for Definition {
         } else if !group.contains('.') {
             errors.push(Error::invalid(&spec.child("group"), group, "should be a domain with at least one dot"));
         } else {
-            errors.extend(rules::dns_subdomain(group).into_iter().map(|p| Error::invalid(&spec.child("group"), group, p)));
+            errors.extend(
+                rules::dns_subdomain(group).into_iter().map(|p| Error::invalid(&spec.child("group"), group, p)),
+            );
         }
         match text(&["spec", "scope"]) {
             "" => errors.push(Error::required(&spec.child("scope"), "")),
@@ -104,7 +110,9 @@ impl Strategy for Definition {
         if !established {
             return;
         }
-        for path in [&["spec", "group"][..], &["spec", "scope"], &["spec", "names", "kind"], &["spec", "names", "plural"]] {
+        for path in
+            [&["spec", "group"][..], &["spec", "scope"], &["spec", "names", "kind"], &["spec", "names", "plural"]]
+        {
             let (new, was) = (object::text(definition, path), object::text(old, path));
             if new != was {
                 errors.push(Error::invalid(&Path::new(&path.join(".")), new, "field is immutable"));
@@ -128,7 +136,11 @@ fn versions(definition: &Value, path: &Path, errors: &mut Errors) {
         return;
     }
     if storage_version(definition).len() != 1 {
-        errors.push(Error::invalid(path, object::at(definition, &["spec", "versions"]).cloned().unwrap_or_default(), "must have exactly one version marked as storage version"));
+        errors.push(Error::invalid(
+            path,
+            object::at(definition, &["spec", "versions"]).cloned().unwrap_or_default(),
+            "must have exactly one version marked as storage version",
+        ));
     }
     let mut seen: Vec<&str> = Vec::new();
     for (i, version) in versions.iter().enumerate() {
@@ -147,7 +159,11 @@ fn versions(definition: &Value, path: &Path, errors: &mut Errors) {
                     errors.push(if object::text(given, &["type"]).is_empty() {
                         Error::required(&schema.child("type"), "must not be empty at the root")
                     } else {
-                        Error::invalid(&schema.child("type"), object::text(given, &["type"]), "must be object at the root")
+                        Error::invalid(
+                            &schema.child("type"),
+                            object::text(given, &["type"]),
+                            "must be object at the root",
+                        )
                     });
                 } else if let Err(problems) = Schema::from_crd(given, false, &schema) {
                     errors.extend(problems);

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 const COLUMNS: &[Printed] = &[
     NAME,
     text("Service", "", |service, _| match object::at(service, &["spec", "service"]) {
-        Some(at) if at.is_object() => format!("{}/{}", object::text(at, &["namespace"]), object::text(at, &["name"])).into(),
+        Some(at) if at.is_object() => {
+            format!("{}/{}", object::text(at, &["namespace"]), object::text(at, &["name"])).into()
+        }
         _ => "Local".into(),
     }),
     text("Available", "", |service, _| {

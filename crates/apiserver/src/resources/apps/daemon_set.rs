@@ -9,11 +9,19 @@ use serde_json::Value;
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    integer("Desired", "apps.v1.DaemonSetStatus.desiredNumberScheduled", |set, _| count(set, &["status", "desiredNumberScheduled"])),
-    integer("Current", "apps.v1.DaemonSetStatus.currentNumberScheduled", |set, _| count(set, &["status", "currentNumberScheduled"])),
+    integer("Desired", "apps.v1.DaemonSetStatus.desiredNumberScheduled", |set, _| {
+        count(set, &["status", "desiredNumberScheduled"])
+    }),
+    integer("Current", "apps.v1.DaemonSetStatus.currentNumberScheduled", |set, _| {
+        count(set, &["status", "currentNumberScheduled"])
+    }),
     integer("Ready", "apps.v1.DaemonSetStatus.numberReady", |set, _| count(set, &["status", "numberReady"])),
-    integer("Up-to-date", "apps.v1.DaemonSetStatus.updatedNumberScheduled", |set, _| count(set, &["status", "updatedNumberScheduled"])),
-    integer("Available", "apps.v1.DaemonSetStatus.numberAvailable", |set, _| count(set, &["status", "numberAvailable"])),
+    integer("Up-to-date", "apps.v1.DaemonSetStatus.updatedNumberScheduled", |set, _| {
+        count(set, &["status", "updatedNumberScheduled"])
+    }),
+    integer("Available", "apps.v1.DaemonSetStatus.numberAvailable", |set, _| {
+        count(set, &["status", "numberAvailable"])
+    }),
     text("Node Selector", "core.v1.PodSpec.nodeSelector", |set, _| {
         labels(object::at(set, &["spec", "template", "spec", "nodeSelector"])).into()
     }),

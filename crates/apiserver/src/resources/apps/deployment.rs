@@ -14,12 +14,18 @@ const COLUMNS: &[Printed] = &[
         let (ready, all) = (count(deployment, &["status", "readyReplicas"]), count(deployment, &["spec", "replicas"]));
         format!("{ready}/{all}").into()
     }),
-    text("Up-to-date", "apps.v1.DeploymentStatus.updatedReplicas", |deployment, _| count(deployment, &["status", "updatedReplicas"])),
-    text("Available", "apps.v1.DeploymentStatus.availableReplicas", |deployment, _| count(deployment, &["status", "availableReplicas"])),
+    text("Up-to-date", "apps.v1.DeploymentStatus.updatedReplicas", |deployment, _| {
+        count(deployment, &["status", "updatedReplicas"])
+    }),
+    text("Available", "apps.v1.DeploymentStatus.availableReplicas", |deployment, _| {
+        count(deployment, &["status", "availableReplicas"])
+    }),
     AGE,
     CONTAINERS,
     IMAGES,
-    wide("Selector", "apps.v1.DeploymentSpec.selector", |deployment, _| selector(object::at(deployment, &["spec", "selector"]))),
+    wide("Selector", "apps.v1.DeploymentSpec.selector", |deployment, _| {
+        selector(object::at(deployment, &["spec", "selector"]))
+    }),
 ];
 
 pub struct Deployment;
@@ -102,7 +108,9 @@ mod tests {
             (deployment(json!({"app": "x"}), fine.clone()), None),
             (
                 deployment(json!({"app": "y"}), fine),
-                Some("spec.template.metadata.labels: Invalid value: {\"app\":\"y\"}: `selector` does not match template `labels`"),
+                Some(
+                    "spec.template.metadata.labels: Invalid value: {\"app\":\"y\"}: `selector` does not match template `labels`",
+                ),
             ),
             (
                 deployment(json!({"app": "x"}), json!({"maxUnavailable": 0, "maxSurge": "0%"})),

@@ -13,12 +13,16 @@ pub const COLUMNS: &[Printed] = &[
         let reference = |key: &str| object::text(autoscaler, &["spec", "scaleTargetRef", key]).to_owned();
         format!("{}/{}", reference("kind"), reference("name")).into()
     }),
-    text("Targets", "autoscaling.v2.HorizontalPodAutoscalerSpec.metrics", |autoscaler, _| metrics::print(autoscaler).into()),
+    text("Targets", "autoscaling.v2.HorizontalPodAutoscalerSpec.metrics", |autoscaler, _| {
+        metrics::print(autoscaler).into()
+    }),
     text("MinPods", "autoscaling.v2.HorizontalPodAutoscalerSpec.minReplicas", |autoscaler, _| {
         let least = object::integer(autoscaler, &["spec", "minReplicas"]);
         least.map_or_else(|| UNSET.to_owned(), |n| n.to_string()).into()
     }),
-    text("MaxPods", "autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas", |autoscaler, _| count(autoscaler, &["spec", "maxReplicas"])),
+    text("MaxPods", "autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas", |autoscaler, _| {
+        count(autoscaler, &["spec", "maxReplicas"])
+    }),
     text("Replicas", "autoscaling.v2.HorizontalPodAutoscalerStatus.currentReplicas", |autoscaler, _| {
         count(autoscaler, &["status", "currentReplicas"])
     }),
@@ -37,10 +41,18 @@ impl Strategy for HorizontalPodAutoscaler {
             spec.insert("metrics".into(), json!([metrics::cpu_utilization(DEFAULT_UTILIZATION)]));
         }
         if let Some(Value::Object(behavior)) = spec.get_mut("behavior") {
-            default_rules(behavior, "scaleUp", json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [
-                {"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}]}));
-            default_rules(behavior, "scaleDown", json!({"selectPolicy": "Max", "policies": [
-                {"type": "Percent", "value": 100, "periodSeconds": 15}]}));
+            default_rules(
+                behavior,
+                "scaleUp",
+                json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [
+                {"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}]}),
+            );
+            default_rules(
+                behavior,
+                "scaleDown",
+                json!({"selectPolicy": "Max", "policies": [
+                {"type": "Percent", "value": 100, "periodSeconds": 15}]}),
+            );
         }
     }
 

@@ -71,7 +71,8 @@ fn one(metric: &Value, current: Option<&Value>) -> String {
         "Resource" | "ContainerResource" => match target("averageValue") {
             Some(wanted) => format!("{name}: {}/{wanted}", or_unknown(now("averageValue"))),
             None => {
-                let percent = |text: Option<String>, none: &str| text.map_or_else(|| none.to_owned(), |n| format!("{n}%"));
+                let percent =
+                    |text: Option<String>, none: &str| text.map_or_else(|| none.to_owned(), |n| format!("{n}%"));
                 let (have, want) = (now("averageUtilization"), target("averageUtilization"));
                 format!("{name}: {}/{}", percent(have, UNKNOWN), percent(want, "<auto>"))
             }
@@ -100,7 +101,8 @@ mod tests {
     fn an_autoscaler_says_how_far_it_is_from_its_target() {
         let mut autoscaler = json!({"spec": {"metrics": [cpu_utilization(80)]}});
         assert_eq!(print(&autoscaler), "cpu: <unknown>/80%");
-        autoscaler["status"] = json!({"currentMetrics": [{"type": "Resource", "resource": {"current": {"averageUtilization": 12}}}]});
+        autoscaler["status"] =
+            json!({"currentMetrics": [{"type": "Resource", "resource": {"current": {"averageUtilization": 12}}}]});
         assert_eq!(print(&autoscaler), "cpu: 12%/80%");
     }
 }

@@ -36,12 +36,15 @@ impl Strategy for HorizontalPodAutoscalerV1 {
         object::set(autoscaler, &["spec", "metrics"], metrics);
         if let Some(now) = object::remove(autoscaler, &["status", "currentCPUUtilizationPercentage"]) {
             let mut current = object::list(autoscaler, &["status", "currentMetrics"]).to_vec();
-            current.insert(0, json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": now}}}));
+            current.insert(
+                0,
+                json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": now}}}),
+            );
             object::set(autoscaler, &["status", "currentMetrics"], current);
         }
     }
 
-    fn from_stored(&self, autoscaler: &mut Value) {
+    fn read_stored(&self, autoscaler: &mut Value) {
         take_cpu(autoscaler, &["spec", "metrics"], "target", &["spec", "targetCPUUtilizationPercentage"]);
         take_cpu(autoscaler, &["status", "currentMetrics"], "current", &["status", "currentCPUUtilizationPercentage"]);
         for (annotation, path) in ANNOTATIONS {
@@ -85,7 +88,9 @@ fn take_cpu(autoscaler: &mut Value, list: &[&str], side: &str, field: &[&str]) {
 }
 
 fn drop_empty_annotations(object: &mut Value) {
-    let empty = object::at(object, &["metadata", "annotations"]).and_then(Value::as_object).is_some_and(serde_json::Map::is_empty);
+    let empty = object::at(object, &["metadata", "annotations"])
+        .and_then(Value::as_object)
+        .is_some_and(serde_json::Map::is_empty);
     if empty {
         object::remove(object, &["metadata", "annotations"]);
     }
@@ -100,7 +105,7 @@ mod tests {
         let pods = json!({"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "3"}}});
         let stored = json!({"metadata": {}, "spec": {"maxReplicas": 3, "metrics": [cpu_utilization(50), pods]}});
         let mut shown = stored.clone();
-        HorizontalPodAutoscalerV1.from_stored(&mut shown);
+        HorizontalPodAutoscalerV1.read_stored(&mut shown);
         assert_eq!(shown["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 50}));
         HorizontalPodAutoscalerV1.to_stored(&mut shown);
         assert_eq!(shown, stored);

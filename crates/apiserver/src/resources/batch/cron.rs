@@ -73,7 +73,8 @@ fn number(text: &str, low: u32, names: &[&str]) -> Result<u32, String> {
     if let Some(i) = names.iter().position(|name| *name == lower) {
         return Ok(low + u32::try_from(i).unwrap_or(0));
     }
-    text.parse::<u32>().map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))
+    text.parse::<u32>()
+        .map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))
 }
 
 /// `1h30m`: numbers and units by turns.

@@ -1,7 +1,9 @@
 //! A CronJob: a Job again and again.
 
 use super::cron;
-use crate::resources::print::{AGE, CONTAINERS, IMAGES, NAME, NONE, boolean, flag_word, integer, length, selector, since, text, text_or, wide};
+use crate::resources::print::{
+    AGE, CONTAINERS, IMAGES, NAME, NONE, boolean, flag_word, integer, length, selector, since, text, text_or, wide,
+};
 use crate::strategy::{Printed, Strategy};
 use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::object;

@@ -22,8 +22,15 @@ const COLUMNS: &[Printed] = &[
 
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-const IMMUTABLE: [&str; 7] =
-    ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
+const IMMUTABLE: [&str; 7] = [
+    "selector",
+    "template",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+];
 
 pub struct Job;
 
@@ -84,7 +91,8 @@ impl Strategy for Job {
     fn validate_update(&self, job: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {
         for key in IMMUTABLE {
             // A Job that does not run yet may still move elsewhere.
-            let waits = object::flag(old, &["spec", "suspend"]) && object::text(old, &["status", "startTime"]).is_empty();
+            let waits =
+                object::flag(old, &["spec", "suspend"]) && object::text(old, &["status", "startTime"]).is_empty();
             if key == "template" && waits {
                 check_template(job, old, errors);
             } else {
@@ -109,7 +117,10 @@ impl Strategy for Job {
         if problems.is_empty() {
             return Vec::new();
         }
-        vec![format!("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]", problems.join(" "))]
+        vec![format!(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            problems.join(" ")
+        )]
     }
 
     fn counts_generations(&self) -> bool {
@@ -133,7 +144,9 @@ impl Strategy for Job {
     }
 
     fn deletion_warning(&self) -> Option<&'static str> {
-        Some("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning")
+        Some(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+        )
     }
 
     fn printed(&self) -> &'static [Printed] {
@@ -142,8 +155,10 @@ impl Strategy for Job {
 }
 
 fn label_like_template(job: &mut Value) {
-    let none = object::at(job, &["metadata", "labels"]).and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
-    if let Some(labels) = object::at(job, &["spec", "template", "metadata", "labels"]).filter(|l| none && l.is_object()) {
+    let none =
+        object::at(job, &["metadata", "labels"]).and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
+    if let Some(labels) = object::at(job, &["spec", "template", "metadata", "labels"]).filter(|l| none && l.is_object())
+    {
         object::set(job, &["metadata", "labels"], labels.clone());
     }
 }

@@ -11,12 +11,19 @@ use serde_json::{Value, json};
 const COLUMNS: &[Printed] = &[
     NAME,
     AGE,
-    text("SignerName", "certificates.v1.CertificateSigningRequestSpec.signerName", |request, _| text_or(request, &["spec", "signerName"], NONE)),
-    text("Requestor", "certificates.v1.CertificateSigningRequestSpec.request", |request, _| object::text(request, &["spec", "username"]).into()),
-    text("RequestedDuration", "certificates.v1.CertificateSigningRequestSpec.expirationSeconds", |request, _| {
-        object::integer(request, &["spec", "expirationSeconds"]).map_or_else(|| NONE.into(), |s| table::duration(s).into())
+    text("SignerName", "certificates.v1.CertificateSigningRequestSpec.signerName", |request, _| {
+        text_or(request, &["spec", "signerName"], NONE)
     }),
-    text("Condition", "certificates.v1.CertificateSigningRequestStatus.conditions", |request, _| condition(request).into()),
+    text("Requestor", "certificates.v1.CertificateSigningRequestSpec.request", |request, _| {
+        object::text(request, &["spec", "username"]).into()
+    }),
+    text("RequestedDuration", "certificates.v1.CertificateSigningRequestSpec.expirationSeconds", |request, _| {
+        object::integer(request, &["spec", "expirationSeconds"])
+            .map_or_else(|| NONE.into(), |s| table::duration(s).into())
+    }),
+    text("Condition", "certificates.v1.CertificateSigningRequestStatus.conditions", |request, _| {
+        condition(request).into()
+    }),
 ];
 
 pub struct CertificateSigningRequest;

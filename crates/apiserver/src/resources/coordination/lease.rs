@@ -8,7 +8,9 @@ use serde_json::Value;
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    text("Holder", "coordination.v1.LeaseSpec.holderIdentity", |lease, _| object::text(lease, &["spec", "holderIdentity"]).into()),
+    text("Holder", "coordination.v1.LeaseSpec.holderIdentity", |lease, _| {
+        object::text(lease, &["spec", "holderIdentity"]).into()
+    }),
     AGE,
 ];
 

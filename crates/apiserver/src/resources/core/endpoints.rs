@@ -61,7 +61,10 @@ fn addresses(endpoints: &Value) -> String {
         }
         for port in ports {
             let number = object::integer(port, &["port"]).unwrap_or(0);
-            all.extend(ips.clone().map(|ip| if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") }));
+            all.extend(
+                ips.clone()
+                    .map(|ip| if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") }),
+            );
         }
     }
     let more = all.len().saturating_sub(SHOWN);

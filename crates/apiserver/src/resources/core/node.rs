@@ -130,9 +130,7 @@ mod tests {
 
     #[test]
     fn a_node_says_whether_it_takes_pods() {
-        let node = |status: &str, held: bool| {
-            json!({"spec": {"unschedulable": held}, "status": {"conditions": [{"type": "Ready", "status": status}]}})
-        };
+        let node = |status: &str, held: bool| json!({"spec": {"unschedulable": held}, "status": {"conditions": [{"type": "Ready", "status": status}]}});
         assert_eq!(super::status(&node("True", false)), "Ready");
         assert_eq!(super::status(&node("Unknown", true)), "NotReady,SchedulingDisabled");
         assert_eq!(super::status(&json!({})), "Unknown");

@@ -34,17 +34,23 @@ const COLUMNS: &[Printed] = &[
         object::text(volume, &["spec", "persistentVolumeReclaimPolicy"]).into()
     }),
     text("Status", "core.v1.PersistentVolumeStatus.phase", |volume, _| phase(volume)),
-    text("Claim", "core.v1.PersistentVolumeSpec.claimRef", |volume, _| match object::at(volume, &["spec", "claimRef"]) {
-        Some(claim) if claim.is_object() => {
-            format!("{}/{}", object::text(claim, &["namespace"]), object::text(claim, &["name"])).into()
+    text("Claim", "core.v1.PersistentVolumeSpec.claimRef", |volume, _| {
+        match object::at(volume, &["spec", "claimRef"]) {
+            Some(claim) if claim.is_object() => {
+                format!("{}/{}", object::text(claim, &["namespace"]), object::text(claim, &["name"])).into()
+            }
+            _ => "".into(),
         }
-        _ => "".into(),
     }),
     text("StorageClass", "", |volume, _| storage_class(volume)),
     text("VolumeAttributesClass", "", |volume, _| text_or(volume, &["spec", "volumeAttributesClassName"], UNSET)),
-    text("Reason", "core.v1.PersistentVolumeStatus.reason", |volume, _| object::text(volume, &["status", "reason"]).into()),
+    text("Reason", "core.v1.PersistentVolumeStatus.reason", |volume, _| {
+        object::text(volume, &["status", "reason"]).into()
+    }),
     AGE,
-    wide("VolumeMode", "core.v1.PersistentVolumeSpec.volumeMode", |volume, _| text_or(volume, &["spec", "volumeMode"], UNSET)),
+    wide("VolumeMode", "core.v1.PersistentVolumeSpec.volumeMode", |volume, _| {
+        text_or(volume, &["spec", "volumeMode"], UNSET)
+    }),
 ];
 
 pub struct PersistentVolume;

@@ -9,12 +9,15 @@ use pintle_meta::object;
 use pintle_meta::quantity::Quantity;
 use serde_json::{Value, json};
 
-const IMMUTABLE: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+const IMMUTABLE: &str =
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
 const COLUMNS: &[Printed] = &[
     NAME,
     text("Status", "core.v1.PersistentVolumeClaimStatus.phase", |claim, _| phase(claim)),
-    text("Volume", "core.v1.PersistentVolumeClaimSpec.volumeName", |claim, _| object::text(claim, &["spec", "volumeName"]).into()),
+    text("Volume", "core.v1.PersistentVolumeClaimSpec.volumeName", |claim, _| {
+        object::text(claim, &["spec", "volumeName"]).into()
+    }),
     text("Capacity", "core.v1.PersistentVolumeClaimStatus.capacity", |claim, _| {
         if is_bound(claim) { object::text(claim, &["status", "capacity", "storage"]).into() } else { "".into() }
     }),
@@ -24,7 +27,9 @@ const COLUMNS: &[Printed] = &[
     text("StorageClass", "", |claim, _| storage_class(claim)),
     text("VolumeAttributesClass", "", |claim, _| text_or(claim, &["spec", "volumeAttributesClassName"], UNSET)),
     AGE,
-    wide("VolumeMode", "core.v1.PersistentVolumeClaimSpec.volumeMode", |claim, _| text_or(claim, &["spec", "volumeMode"], UNSET)),
+    wide("VolumeMode", "core.v1.PersistentVolumeClaimSpec.volumeMode", |claim, _| {
+        text_or(claim, &["spec", "volumeMode"], UNSET)
+    }),
 ];
 
 pub struct PersistentVolumeClaim;
@@ -108,9 +113,7 @@ mod tests {
 
     #[test]
     fn a_claim_grows_and_does_nothing_else() {
-        let claim = |size: &str, mode: &str| {
-            json!({"spec": {"accessModes": [mode], "volumeName": "v", "resources": {"requests": {"storage": size}}}, "status": {"phase": "Bound"}})
-        };
+        let claim = |size: &str, mode: &str| json!({"spec": {"accessModes": [mode], "volumeName": "v", "resources": {"requests": {"storage": size}}}, "status": {"phase": "Bound"}});
         let old = claim("2Gi", "ReadWriteOnce");
         for (new, refused) in
             [(claim("3Gi", "ReadWriteOnce"), 0), (claim("1Gi", "ReadWriteOnce"), 1), (claim("2Gi", "ReadWriteMany"), 1)]

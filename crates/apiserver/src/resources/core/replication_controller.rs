@@ -12,11 +12,15 @@ const COLUMNS: &[Printed] = &[
     NAME,
     integer("Desired", "core.v1.ReplicationControllerSpec.replicas", |rc, _| count(rc, &["spec", "replicas"])),
     integer("Current", "core.v1.ReplicationControllerStatus.replicas", |rc, _| count(rc, &["status", "replicas"])),
-    integer("Ready", "core.v1.ReplicationControllerStatus.readyReplicas", |rc, _| count(rc, &["status", "readyReplicas"])),
+    integer("Ready", "core.v1.ReplicationControllerStatus.readyReplicas", |rc, _| {
+        count(rc, &["status", "readyReplicas"])
+    }),
     AGE,
     CONTAINERS,
     IMAGES,
-    wide("Selector", "core.v1.ReplicationControllerSpec.selector", |rc, _| labels(object::at(rc, &["spec", "selector"])).into()),
+    wide("Selector", "core.v1.ReplicationControllerSpec.selector", |rc, _| {
+        labels(object::at(rc, &["spec", "selector"])).into()
+    }),
 ];
 
 pub struct ReplicationController;

@@ -3,5 +3,4 @@
 use crate::resources::described::{Described, PLAIN};
 use crate::resources::print::{AGE, NAME};
 
-pub const SERVICE_ACCOUNT: Described =
-    Described { returns_deleted: true, printed: Some(&[NAME, AGE]), ..PLAIN };
+pub const SERVICE_ACCOUNT: Described = Described { returns_deleted: true, printed: Some(&[NAME, AGE]), ..PLAIN };

@@ -11,7 +11,9 @@ use std::net::IpAddr;
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    text("AddressType", "discovery.v1.EndpointSlice.addressType", |slice, _| object::text(slice, &["addressType"]).into()),
+    text("AddressType", "discovery.v1.EndpointSlice.addressType", |slice, _| {
+        object::text(slice, &["addressType"]).into()
+    }),
     text("Ports", "discovery.v1.EndpointSlice.ports", |slice, _| ports(slice).into()),
     text("Endpoints", "discovery.v1.EndpointSlice.endpoints", |slice, _| addresses(slice).into()),
     AGE,

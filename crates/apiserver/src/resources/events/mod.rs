@@ -29,7 +29,7 @@ impl Strategy for Event {
         object::fill(event, "source", json!({}));
     }
 
-    fn from_stored(&self, value: &mut Value) {
+    fn read_stored(&self, value: &mut Value) {
         for (here, there) in FIELDS {
             rename(value, there, here);
         }
@@ -94,7 +94,7 @@ mod tests {
         Event.to_stored(&mut stored);
         assert_eq!(stored["involvedObject"]["name"], "p");
         assert_eq!(stored["message"], "hello");
-        Event.from_stored(&mut stored);
+        Event.read_stored(&mut stored);
         assert_eq!(stored, newer);
     }
 }

@@ -32,13 +32,19 @@ pub const PRIORITY_LEVEL_CONFIGURATION: Described = Described {
     generations: true,
     printed: Some(&[
         NAME,
-        text("Type", "flowcontrol.v1.PriorityLevelConfigurationSpec.type", |level, _| object::text(level, &["spec", "type"]).into()),
-        text("NominalConcurrencyShares", "flowcontrol.v1.LimitedPriorityLevelConfiguration.nominalConcurrencyShares", |level, _| {
-            number(level, &["spec", "limited", "nominalConcurrencyShares"])
+        text("Type", "flowcontrol.v1.PriorityLevelConfigurationSpec.type", |level, _| {
+            object::text(level, &["spec", "type"]).into()
         }),
+        text(
+            "NominalConcurrencyShares",
+            "flowcontrol.v1.LimitedPriorityLevelConfiguration.nominalConcurrencyShares",
+            |level, _| number(level, &["spec", "limited", "nominalConcurrencyShares"]),
+        ),
         text("Queues", "flowcontrol.v1.QueuingConfiguration.queues", |level, _| queuing(level, "queues")),
         text("HandSize", "flowcontrol.v1.QueuingConfiguration.handSize", |level, _| queuing(level, "handSize")),
-        text("QueueLengthLimit", "flowcontrol.v1.QueuingConfiguration.queueLengthLimit", |level, _| queuing(level, "queueLengthLimit")),
+        text("QueueLengthLimit", "flowcontrol.v1.QueuingConfiguration.queueLengthLimit", |level, _| {
+            queuing(level, "queueLengthLimit")
+        }),
         AGE,
     ]),
     ..PLAIN

@@ -16,7 +16,12 @@ pub const IP_ADDRESS: Described = Described {
             let part = |key: &str| object::text(address, &["spec", "parentRef", key]).to_owned();
             let parts = [part("resource"), part("group"), part("namespace"), part("name")];
             let kind = if parts[1].is_empty() { parts[0].clone() } else { format!("{}.{}", parts[0], parts[1]) };
-            [kind, parts[2].clone(), parts[3].clone()].into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("/").into()
+            [kind, parts[2].clone(), parts[3].clone()]
+                .into_iter()
+                .filter(|p| !p.is_empty())
+                .collect::<Vec<_>>()
+                .join("/")
+                .into()
         }),
     ]),
     ..PLAIN

@@ -10,14 +10,17 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-const COLUMNS: &[Printed] = &[
-    NAME,
-    text("Class", "", |ingress, _| text_or(ingress, &["spec", "ingressClassName"], NONE)),
-    text("Hosts", "", |ingress, _| hosts(ingress).into()),
-    text("Address", "", |ingress, _| addresses(ingress).into()),
-    text("Ports", "", |ingress, _| if object::list(ingress, &["spec", "tls"]).is_empty() { "80".into() } else { "80, 443".into() }),
-    AGE,
-];
+const COLUMNS: &[Printed] =
+    &[
+        NAME,
+        text("Class", "", |ingress, _| text_or(ingress, &["spec", "ingressClassName"], NONE)),
+        text("Hosts", "", |ingress, _| hosts(ingress).into()),
+        text("Address", "", |ingress, _| addresses(ingress).into()),
+        text("Ports", "", |ingress, _| {
+            if object::list(ingress, &["spec", "tls"]).is_empty() { "80".into() } else { "80, 443".into() }
+        }),
+        AGE,
+    ];
 /// More than so many are not shown.
 const SHOWN: usize = 3;
 
@@ -113,7 +116,8 @@ fn check_backend(backend: &Value, path: &Path, errors: &mut Errors) {
         check::text(name, &here.child("name"), rules::dns_1035_label, errors);
     }
     let port = here.child("port");
-    let (port_name, number) = (object::text(service, &["port", "name"]), object::integer(service, &["port", "number"]).unwrap_or(0));
+    let (port_name, number) =
+        (object::text(service, &["port", "name"]), object::integer(service, &["port", "number"]).unwrap_or(0));
     match (port_name, number) {
         ("", 0) => errors.push(Error::required(&port, "port name or number is required")),
         ("", number) => {

@@ -10,7 +10,9 @@ use std::net::IpAddr;
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    text("Pod-Selector", "networking.v1.NetworkPolicySpec.podSelector", |policy, _| selector(object::at(policy, &["spec", "podSelector"]))),
+    text("Pod-Selector", "networking.v1.NetworkPolicySpec.podSelector", |policy, _| {
+        selector(object::at(policy, &["spec", "podSelector"]))
+    }),
     AGE,
 ];
 
@@ -76,7 +78,11 @@ fn check_peer(peer: &Value, path: &Path, errors: &mut Errors) {
         match object::text(peer, &["ipBlock", "cidr"]) {
             "" => errors.push(Error::required(&here, "")),
             cidr if !is_cidr(cidr) => {
-                errors.push(Error::invalid(&here, cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"));
+                errors.push(Error::invalid(
+                    &here,
+                    cidr,
+                    "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+                ));
             }
             _ => {}
         }

@@ -19,8 +19,12 @@ pub const RESOURCE_SLICE: Described = Described {
     selectable: &["spec.nodeName", "spec.driver"],
     printed: Some(&[
         NAME,
-        text("Node", "resource.v1.ResourceSliceSpec.nodeName", |slice, _| text_or(slice, &["spec", "nodeName"], "<unset>")),
-        text("Driver", "resource.v1.ResourceSliceSpec.driver", |slice, _| object::text(slice, &["spec", "driver"]).into()),
+        text("Node", "resource.v1.ResourceSliceSpec.nodeName", |slice, _| {
+            text_or(slice, &["spec", "nodeName"], "<unset>")
+        }),
+        text("Driver", "resource.v1.ResourceSliceSpec.driver", |slice, _| {
+            object::text(slice, &["spec", "driver"]).into()
+        }),
         text("Pool", "resource.v1.ResourcePool.name", |slice, _| object::text(slice, &["spec", "pool", "name"]).into()),
         AGE,
     ]),

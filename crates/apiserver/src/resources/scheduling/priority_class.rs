@@ -10,14 +10,19 @@ use serde_json::Value;
 const COLUMNS: &[Printed] = &[
     NAME,
     integer("Value", "scheduling.v1.PriorityClass.value", |class, _| count(class, &["value"])),
-    boolean("Global-Default", "scheduling.v1.PriorityClass.globalDefault", |class, _| object::flag(class, &["globalDefault"]).into()),
+    boolean("Global-Default", "scheduling.v1.PriorityClass.globalDefault", |class, _| {
+        object::flag(class, &["globalDefault"]).into()
+    }),
     AGE,
-    text("PreemptionPolicy", "scheduling.v1.PriorityClass.preemptionPolicy", |class, _| object::text(class, &["preemptionPolicy"]).into()),
+    text("PreemptionPolicy", "scheduling.v1.PriorityClass.preemptionPolicy", |class, _| {
+        object::text(class, &["preemptionPolicy"]).into()
+    }),
 ];
 
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
 /// The classes that every cluster has, with their values.
-const OF_SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+const OF_SYSTEM: [(&str, i64); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 pub struct PriorityClass;
 

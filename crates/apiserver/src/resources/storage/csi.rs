@@ -11,13 +11,21 @@ pub const CSI_DRIVER: Described = Described {
     immutable: &[&["spec", "attachRequired"], &["spec", "volumeLifecycleModes"]],
     printed: Some(&[
         NAME,
-        boolean("AttachRequired", "storage.v1.CSIDriverSpec.attachRequired", |d, _| object::flag(d, &["spec", "attachRequired"]).into()),
-        boolean("PodInfoOnMount", "storage.v1.CSIDriverSpec.podInfoOnMount", |d, _| object::flag(d, &["spec", "podInfoOnMount"]).into()),
-        boolean("StorageCapacity", "storage.v1.CSIDriverSpec.storageCapacity", |d, _| object::flag(d, &["spec", "storageCapacity"]).into()),
+        boolean("AttachRequired", "storage.v1.CSIDriverSpec.attachRequired", |d, _| {
+            object::flag(d, &["spec", "attachRequired"]).into()
+        }),
+        boolean("PodInfoOnMount", "storage.v1.CSIDriverSpec.podInfoOnMount", |d, _| {
+            object::flag(d, &["spec", "podInfoOnMount"]).into()
+        }),
+        boolean("StorageCapacity", "storage.v1.CSIDriverSpec.storageCapacity", |d, _| {
+            object::flag(d, &["spec", "storageCapacity"]).into()
+        }),
         text("TokenRequests", "storage.v1.CSIDriverSpec.tokenRequests", |driver, _| {
             joined(driver, &["spec", "tokenRequests"], |request| object::text(request, &["audience"]), UNSET)
         }),
-        boolean("RequiresRepublish", "storage.v1.CSIDriverSpec.requiresRepublish", |d, _| object::flag(d, &["spec", "requiresRepublish"]).into()),
+        boolean("RequiresRepublish", "storage.v1.CSIDriverSpec.requiresRepublish", |d, _| {
+            object::flag(d, &["spec", "requiresRepublish"]).into()
+        }),
         text("Modes", "storage.v1.CSIDriverSpec.volumeLifecycleModes", |driver, _| {
             joined(driver, &["spec", "volumeLifecycleModes"], |mode| mode.as_str().unwrap_or_default(), "<none>")
         }),
@@ -38,7 +46,9 @@ pub const CSI_STORAGE_CAPACITY: Described = Described {
     immutable: &[&["nodeTopology"], &["storageClassName"]],
     printed: Some(&[
         NAME,
-        text("StorageClassName", "storage.v1.CSIStorageCapacity.storageClassName", |c, _| object::text(c, &["storageClassName"]).into()),
+        text("StorageClassName", "storage.v1.CSIStorageCapacity.storageClassName", |c, _| {
+            object::text(c, &["storageClassName"]).into()
+        }),
         text("Capacity", "storage.v1.CSIStorageCapacity.capacity", |c, _| match object::text(c, &["capacity"]) {
             "" => UNSET.into(),
             amount => amount.into(),

@@ -15,9 +15,15 @@ const COLUMNS: &[Printed] = &[
         if default { format!("{} (default)", object::name(class)).into() } else { object::name(class).into() }
     })),
     text("Provisioner", "storage.v1.StorageClass.provisioner", |class, _| object::text(class, &["provisioner"]).into()),
-    text("ReclaimPolicy", "storage.v1.StorageClass.reclaimPolicy", |class, _| object::text(class, &["reclaimPolicy"]).into()),
-    text("VolumeBindingMode", "storage.v1.StorageClass.volumeBindingMode", |class, _| object::text(class, &["volumeBindingMode"]).into()),
-    text("AllowVolumeExpansion", "storage.v1.StorageClass.allowVolumeExpansion", |class, _| object::flag(class, &["allowVolumeExpansion"]).into()),
+    text("ReclaimPolicy", "storage.v1.StorageClass.reclaimPolicy", |class, _| {
+        object::text(class, &["reclaimPolicy"]).into()
+    }),
+    text("VolumeBindingMode", "storage.v1.StorageClass.volumeBindingMode", |class, _| {
+        object::text(class, &["volumeBindingMode"]).into()
+    }),
+    text("AllowVolumeExpansion", "storage.v1.StorageClass.allowVolumeExpansion", |class, _| {
+        object::flag(class, &["allowVolumeExpansion"]).into()
+    }),
     AGE,
 ];
 

@@ -10,12 +10,16 @@ pub const VOLUME_ATTACHMENT: Described = Described {
     immutable: &[&["spec"]],
     printed: Some(&[
         NAME,
-        name_like(text("Attacher", "storage.v1.VolumeAttachmentSpec.attacher", |a, _| object::text(a, &["spec", "attacher"]).into())),
+        name_like(text("Attacher", "storage.v1.VolumeAttachmentSpec.attacher", |a, _| {
+            object::text(a, &["spec", "attacher"]).into()
+        })),
         text("PV", "storage.v1.VolumeAttachmentSource.persistentVolumeName", |a, _| {
             object::text(a, &["spec", "source", "persistentVolumeName"]).into()
         }),
         text("Node", "storage.v1.VolumeAttachmentSpec.nodeName", |a, _| object::text(a, &["spec", "nodeName"]).into()),
-        boolean("Attached", "storage.v1.VolumeAttachmentStatus.attached", |a, _| object::flag(a, &["status", "attached"]).into()),
+        boolean("Attached", "storage.v1.VolumeAttachmentStatus.attached", |a, _| {
+            object::flag(a, &["status", "attached"]).into()
+        }),
         AGE,
     ]),
     ..PLAIN
@@ -26,7 +30,9 @@ pub const VOLUME_ATTRIBUTES_CLASS: Described = Described {
     immutable: &[&["driverName"], &["parameters"]],
     printed: Some(&[
         NAME,
-        text("DriverName", "storage.v1.VolumeAttributesClass.driverName", |c, _| object::text(c, &["driverName"]).into()),
+        text("DriverName", "storage.v1.VolumeAttributesClass.driverName", |c, _| {
+            object::text(c, &["driverName"]).into()
+        }),
         AGE,
     ]),
     ..PLAIN

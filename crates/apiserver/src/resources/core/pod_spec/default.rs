@@ -120,8 +120,14 @@ mod tests {
         for (resources, class) in [
             (json!({}), "BestEffort"),
             (json!({"requests": {"cpu": "1"}}), "Burstable"),
-            (json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1Gi"}}), "Guaranteed"),
-            (json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}}), "Burstable"),
+            (
+                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1Gi"}}),
+                "Guaranteed",
+            ),
+            (
+                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}}),
+                "Burstable",
+            ),
         ] {
             assert_eq!(quality_of_service(&pod(resources)), class);
         }

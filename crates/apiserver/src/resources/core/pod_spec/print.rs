@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_pod_says_in_one_word_what_it_is_doing() {
-        let container = |state: Value, ready: bool| json!({"name": "a", "state": state, "ready": ready, "restartCount": 2});
+        let container =
+            |state: Value, ready: bool| json!({"name": "a", "state": state, "ready": ready, "restartCount": 2});
         for (status, word, ready) in [
             (json!({"phase": "Pending"}), "Pending", 0),
             (json!({"phase": "Running", "containerStatuses": [container(json!({"running": {}}), true)]}), "Running", 1),
@@ -206,7 +207,8 @@ mod tests {
                 0,
             ),
         ] {
-            let pod = json!({"spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]}, "status": status});
+            let pod =
+                json!({"spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]}, "status": status});
             let summary = Summary::of(&pod);
             assert_eq!((summary.reason.as_str(), summary.ready), (word, ready));
         }

@@ -52,7 +52,11 @@ fn check_toleration(toleration: &Value, path: &Path, errors: &mut Errors) {
             }
         }
         "Exists" if !value.is_empty() => {
-            errors.push(Error::invalid(&path.child("operator"), value, "value must be empty when `operator` is 'Exists'"));
+            errors.push(Error::invalid(
+                &path.child("operator"),
+                value,
+                "value must be empty when `operator` is 'Exists'",
+            ));
         }
         "Exists" => {}
         other => errors.push(Error::not_supported(&path.child("operator"), other, &["Equal", "Exists"])),

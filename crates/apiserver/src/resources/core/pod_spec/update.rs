@@ -62,7 +62,10 @@ fn check_gates(spec: &Value, was: &Value, path: &Path, errors: &mut Errors) {
         let name = object::text(gate, &["name"]);
         if !had.contains(&name) {
             let here = path.child("schedulingGates").index(i);
-            errors.push(Error::forbidden(&here, "only deletion is allowed, but found new scheduling gate '".to_owned() + name + "'"));
+            errors.push(Error::forbidden(
+                &here,
+                "only deletion is allowed, but found new scheduling gate '".to_owned() + name + "'",
+            ));
         }
     }
 }
@@ -136,9 +139,7 @@ mod tests {
 
     #[test]
     fn a_running_pod_changes_its_image_and_not_its_ports() {
-        let pod = |image: &str, port: i64| {
-            json!({"spec": {"containers": [{"name": "a", "image": image, "ports": [{"containerPort": port}]}]}})
-        };
+        let pod = |image: &str, port: i64| json!({"spec": {"containers": [{"name": "a", "image": image, "ports": [{"containerPort": port}]}]}});
         let errors = |new: &Value| {
             let mut errors = Errors::new();
             check(new, &pod("a:1", 80), "", &mut errors);
@@ -150,9 +151,7 @@ mod tests {
 
     #[test]
     fn tolerations_are_added_and_not_taken_away() {
-        let pod = |keys: &[&str]| {
-            json!({"spec": {"tolerations": keys.iter().map(|k| json!({"key": k})).collect::<Vec<_>>()}})
-        };
+        let pod = |keys: &[&str]| json!({"spec": {"tolerations": keys.iter().map(|k| json!({"key": k})).collect::<Vec<_>>()}});
         for (now, fine) in [(&["a", "b"][..], true), (&["b"], false), (&["a"], true)] {
             let mut errors = Errors::new();
             check(&pod(now), &pod(&["a"]), "", &mut errors);

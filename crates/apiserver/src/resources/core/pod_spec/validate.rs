@@ -257,10 +257,7 @@ mod tests {
                 json!({"name": "a", "livenessProbe": {}}),
                 "spec.containers[0].livenessProbe: Required value: must specify a handler type",
             ),
-            (
-                json!({"name": "a", "env": [{"name": ""}]}),
-                "spec.containers[0].env[0].name: Required value",
-            ),
+            (json!({"name": "a", "env": [{"name": ""}]}), "spec.containers[0].env[0].name: Required value"),
             (
                 json!({"name": "a", "livenessProbe": {"tcpSocket": {"port": 0}}}),
                 "spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: 0: must be between 1 and 65535, inclusive",

@@ -14,7 +14,8 @@ pub fn check<'a>(spec: &'a Value, path: &Path, errors: &mut Errors) -> BTreeSet<
         if !name.is_empty() && !names.insert(name) {
             errors.push(Error::duplicate(&here.child("name"), name));
         }
-        let sources = volume.as_object().into_iter().flatten().filter(|(key, value)| *key != "name" && !value.is_null());
+        let sources =
+            volume.as_object().into_iter().flatten().filter(|(key, value)| *key != "name" && !value.is_null());
         let mut sources = sources.map(|(key, _)| key);
         if sources.next().is_none() {
             errors.push(Error::required(&here, "must specify a volume type"));

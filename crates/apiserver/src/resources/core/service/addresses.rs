@@ -210,7 +210,9 @@ mod tests {
 
     #[test]
     fn two_protocols_of_one_port_share_a_node_port() {
-        let mut dns = service(json!({"type": "NodePort", "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}));
+        let mut dns = service(
+            json!({"type": "NodePort", "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}),
+        );
         allocate(&mut dns);
         assert_eq!(dns["spec"]["ports"][0]["nodePort"], dns["spec"]["ports"][1]["nodePort"]);
         assert_eq!(claims(&dns).len(), 2);

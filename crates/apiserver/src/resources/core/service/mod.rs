@@ -18,7 +18,9 @@ impl Strategy for Service {
     fn default(&self, service: &mut Value) {
         let spec = object::map_at(service, "spec");
         match spec.get("sessionAffinity").and_then(Value::as_str) {
-            Some("ClientIP") if spec.get("sessionAffinityConfig").is_none_or(|c| c["clientIP"]["timeoutSeconds"].is_null()) => {
+            Some("ClientIP")
+                if spec.get("sessionAffinityConfig").is_none_or(|c| c["clientIP"]["timeoutSeconds"].is_null()) =>
+            {
                 spec.insert("sessionAffinityConfig".into(), json!({"clientIP": {"timeoutSeconds": 10800}}));
             }
             Some("None") => drop(spec.remove("sessionAffinityConfig")),

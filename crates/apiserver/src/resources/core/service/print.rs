@@ -15,7 +15,9 @@ pub const COLUMNS: &[Printed] = &[
     text("External-IP", "core.v1.ServiceSpec.externalIPs", |service, _| external(service).into()),
     text("Port(s)", "core.v1.ServiceSpec.ports", |service, _| ports(service).into()),
     AGE,
-    wide("Selector", "core.v1.ServiceSpec.selector", |service, _| labels(object::at(service, &["spec", "selector"])).into()),
+    wide("Selector", "core.v1.ServiceSpec.selector", |service, _| {
+        labels(object::at(service, &["spec", "selector"])).into()
+    }),
 ];
 
 fn external(service: &Value) -> String {

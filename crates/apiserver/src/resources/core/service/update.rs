@@ -25,7 +25,9 @@ fn keep_given(service: &mut Value, old: &Value) {
         let used: Vec<i64> = object::list(service, &["spec", "ports"]).iter().filter_map(number).collect();
         let ports = object::at_mut(service, &["spec", "ports"]).and_then(Value::as_array_mut);
         for port in ports.into_iter().flatten().filter(|port| number(port).is_none()) {
-            let before = object::list(old, &["spec", "ports"]).iter().find(|o| object::text(o, &["name"]) == object::text(port, &["name"]));
+            let before = object::list(old, &["spec", "ports"])
+                .iter()
+                .find(|o| object::text(o, &["name"]) == object::text(port, &["name"]));
             if let Some(before) = before.and_then(number).filter(|n| !used.contains(n)) {
                 object::as_map(port).insert("nodePort".into(), before.into());
             }
@@ -64,7 +66,8 @@ fn drop_useless(service: &mut Value, old: &Value) {
         object::set(service, &["status", "loadBalancer"], json!({}));
     }
     let external = !object::list(service, &["spec", "externalIPs"]).is_empty();
-    if !matches!(kind.as_str(), "NodePort" | "LoadBalancer") && !external && unchanged(service, "externalTrafficPolicy") {
+    if !matches!(kind.as_str(), "NodePort" | "LoadBalancer") && !external && unchanged(service, "externalTrafficPolicy")
+    {
         object::remove(service, &["spec", "externalTrafficPolicy"]);
     }
 }

@@ -137,7 +137,9 @@ mod tests {
             (json!({"type": "ExternalName"}), Some("spec.externalName: Required value")),
             (
                 json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP", "nodePort": 80}]}),
-                Some("spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767"),
+                Some(
+                    "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767",
+                ),
             ),
             (
                 json!({"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}]}),
