@@ -13,7 +13,11 @@ const BUILT: u32 = 34;
 
 pub(crate) fn ensure() -> Result<PathBuf> {
     let built = root().join("target/kubectl/kubectl");
-    for candidate in [std::env::var_os("PINTLE_KUBECTL").map(PathBuf::from), Some(PathBuf::from("kubectl")), Some(built.clone())].into_iter().flatten() {
+    for candidate in
+        [std::env::var_os("PINTLE_KUBECTL").map(PathBuf::from), Some(PathBuf::from("kubectl")), Some(built.clone())]
+            .into_iter()
+            .flatten()
+    {
         if minor(&candidate).is_some_and(|minor| minor >= OLDEST) {
             println!("xtask: using {}", candidate.display());
             return Ok(candidate);

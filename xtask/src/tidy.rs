@@ -104,7 +104,8 @@ fn check_dependencies(complaints: &mut Vec<String>) -> Result<()> {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         for line in text.lines().skip_while(|l| *l != "[dependencies]").take_while(|l| *l != "[dev-dependencies]") {
             for name in banned.iter().filter(|b| line.starts_with(**b)) {
-                complaints.push(format!("crates/{krate} depends on {name}: see ARCHITECTURE.md, what is absent on purpose"));
+                complaints
+                    .push(format!("crates/{krate} depends on {name}: see ARCHITECTURE.md, what is absent on purpose"));
             }
         }
     }

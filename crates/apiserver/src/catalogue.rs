@@ -92,7 +92,11 @@ impl Resource {
 
     /// The keys of a namespace, or of all for the empty one.
     pub fn scope(&self, namespace: &str) -> String {
-        if self.namespaced && !namespace.is_empty() { format!("{}{namespace}/", self.prefix) } else { self.prefix.clone() }
+        if self.namespaced && !namespace.is_empty() {
+            format!("{}{namespace}/", self.prefix)
+        } else {
+            self.prefix.clone()
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "a custom resource is described by exactly these")]
@@ -151,20 +155,13 @@ pub struct Catalogue {
 
 impl Catalogue {
     pub fn builtin() -> Self {
-        let order: Vec<Arc<Resource>> = include_str!("../facts/resources.tsv")
-            .lines()
-            .skip(1)
-            .filter_map(builtin_resource)
-            .map(Arc::new)
-            .collect();
+        let order: Vec<Arc<Resource>> =
+            include_str!("../facts/resources.tsv").lines().skip(1).filter_map(builtin_resource).map(Arc::new).collect();
         Catalogue::of(order)
     }
 
     fn of(order: Vec<Arc<Resource>>) -> Self {
-        let by_path = order
-            .iter()
-            .map(|r| ((r.group.clone(), r.version.clone(), r.name.clone()), r.clone()))
-            .collect();
+        let by_path = order.iter().map(|r| ((r.group.clone(), r.version.clone(), r.name.clone()), r.clone())).collect();
         Catalogue { by_path, order }
     }
 
@@ -219,7 +216,8 @@ fn words(text: &str) -> Vec<String> {
 /// A row of the facts table, if Kubernetes serves that version by default.
 fn builtin_resource(row: &str) -> Option<Resource> {
     let columns: Vec<&str> = row.split('\t').collect();
-    let [group, version, name, kind, scope, singular, short_names, categories, verbs, subresources] = columns[..] else {
+    let [group, version, name, kind, scope, singular, short_names, categories, verbs, subresources] = columns[..]
+    else {
         return None;
     };
     if version.contains("alpha") || version.contains("beta") {

@@ -56,7 +56,11 @@ impl ApiServer {
         let catalogue = self.registry.catalogue.load_full();
         let Some(resource) = catalogue.get(&path.group, &path.version, &path.resource) else {
             let known = catalogue.of_group_version(&path.group, &path.version).next().is_some();
-            return if known { Err(Status::no_such_resource()) } else { Ok(response::text(404, "404 page not found\n")) };
+            return if known {
+                Err(Status::no_such_resource())
+            } else {
+                Ok(response::text(404, "404 page not found\n"))
+            };
         };
         let mut exchange = Exchange {
             resource: resource.clone(),
@@ -81,7 +85,11 @@ impl ApiServer {
         let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
         let Some(name) = text("impersonate-user") else {
             let unnamed = headers.contains_key("impersonate-group") || headers.contains_key("impersonate-uid");
-            return if unnamed { Err(Status::bad_request("requested groups or a UID without impersonating a user")) } else { Ok(user) };
+            return if unnamed {
+                Err(Status::bad_request("requested groups or a UID without impersonating a user"))
+            } else {
+                Ok(user)
+            };
         };
         let may = |resource: &'static str, name: String| {
             let user = &user;

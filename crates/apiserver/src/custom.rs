@@ -53,13 +53,15 @@ async fn rebuild(registry: &Registry) {
 /// The resources that a definition serves, one a version.
 fn served(definition: &Value) -> Vec<Resource> {
     let versions = object::list(definition, &["spec", "versions"]);
-    let storage = versions.iter().find(|v| object::flag(v, &["storage"])).map(|v| object::text(v, &["name"])).unwrap_or_default();
+    let storage =
+        versions.iter().find(|v| object::flag(v, &["storage"])).map(|v| object::text(v, &["name"])).unwrap_or_default();
     versions.iter().filter(|v| object::flag(v, &["served"])).filter_map(|v| resource(definition, v, storage)).collect()
 }
 
 fn resource(definition: &Value, version: &Value, storage: &str) -> Option<Resource> {
     let text = |path: &[&str]| object::text(definition, path);
-    let words = |path: &[&str]| object::list(definition, path).iter().filter_map(|w| w.as_str().map(str::to_owned)).collect();
+    let words =
+        |path: &[&str]| object::list(definition, path).iter().filter_map(|w| w.as_str().map(str::to_owned)).collect();
     let given = object::at(version, &["schema", "openAPIV3Schema"])?;
     let preserves = object::flag(definition, &["spec", "preserveUnknownFields"]);
     // Checked when the definition was written; what does not compile is not served.

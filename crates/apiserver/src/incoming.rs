@@ -224,11 +224,8 @@ fn check_kind(resource: &Resource, value: &mut Value) -> Result<(), Status> {
         let message = if resource.custom {
             format!("the kind in the data ({kind}) does not match the expected kind ({expected_kind})")
         } else {
-            let package = if resource.group.is_empty() {
-                "core"
-            } else {
-                resource.group.split('.').next().unwrap_or("core")
-            };
+            let package =
+                if resource.group.is_empty() { "core" } else { resource.group.split('.').next().unwrap_or("core") };
             format!(
                 "{kind} in version {version:?} cannot be handled as a {expected_kind}: converting ({version}.{kind}) to ({package}.{expected_kind}): unknown conversion"
             )

@@ -19,31 +19,31 @@
 //! - [`follow`]: state derived from stored objects
 //! - [`pki`], [`bootstrap`]: what a new cluster starts with
 
-pub mod listener;
-pub mod client;
-pub mod chain;
-pub mod request;
-pub mod body;
+pub mod admission;
 pub mod authn;
 pub mod authz;
-pub mod exchange;
-pub mod verbs;
-pub mod subresources;
-pub mod incoming;
-pub mod admission;
-pub mod registry;
-pub mod strategy;
-pub mod resources;
-pub mod catalogue;
-pub mod custom;
-pub mod codec;
-pub mod response;
-pub mod table;
-pub mod jsonpath;
-pub mod serve;
-pub mod follow;
-pub mod pki;
+pub mod body;
 pub mod bootstrap;
+pub mod catalogue;
+pub mod chain;
+pub mod client;
+pub mod codec;
+pub mod custom;
+pub mod exchange;
+pub mod follow;
+pub mod incoming;
+pub mod jsonpath;
+pub mod listener;
+pub mod pki;
+pub mod registry;
+pub mod request;
+pub mod resources;
+pub mod response;
+pub mod serve;
+pub mod strategy;
+pub mod subresources;
+pub mod table;
+pub mod verbs;
 
 use admission::Admission;
 use arc_swap::ArcSwap;

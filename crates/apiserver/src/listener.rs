@@ -53,7 +53,12 @@ pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<rustls::Se
     }
 }
 
-async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
+async fn connection(
+    server: ApiServer,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
     // Answers are small and written whole.
     let _ = stream.set_nodelay(true);
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
@@ -69,7 +74,11 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream,
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(Some(Duration::from_secs(30)));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(Some(Duration::from_secs(30)));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection.into_owned()).await {
         tracing::debug!(%error, "a connection ended early");

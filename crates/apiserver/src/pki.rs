@@ -44,7 +44,9 @@ pub struct Identity {
 pub enum PkiError {
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    #[error("certificates cannot be made: {0}; if files in the pki directory were changed by hand, restore them or remove the directory to get a new authority")]
+    #[error(
+        "certificates cannot be made: {0}; if files in the pki directory were changed by hand, restore them or remove the directory to get a new authority"
+    )]
     Certificate(#[from] rcgen::Error),
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
@@ -71,7 +73,8 @@ impl Pki {
         let mut params = valid_for(CertificateParams::default(), now, AUTHORITY_YEARS);
         params.distinguished_name.push(DnType::CommonName, "pintle-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         let ca = params.self_signed(&key)?;
         Ok(Pki { ca_pem: ca.pem(), ca_key_pem: key.serialize_pem(), token_key: TokenKey::generate()? })
     }
@@ -80,7 +83,11 @@ impl Pki {
     pub fn open(directory: &Path, now: Timestamp) -> Result<Self, PkiError> {
         let (ca, key, token) = (directory.join("ca.crt"), directory.join("ca.key"), directory.join("sa.key"));
         if ca.exists() || key.exists() || token.exists() {
-            return Ok(Pki { ca_pem: read(&ca)?, ca_key_pem: read(&key)?, token_key: TokenKey::from_private(read(&token)?)? });
+            return Ok(Pki {
+                ca_pem: read(&ca)?,
+                ca_key_pem: read(&key)?,
+                token_key: TokenKey::from_private(read(&token)?)?,
+            });
         }
         let pki = Pki::generate(now)?;
         fs::create_dir_all(directory).map_err(|source| PkiError::File { path: directory.into(), source })?;
@@ -121,7 +128,13 @@ impl Pki {
 
     /// TLS for the listener: our certificate for these addresses, clients' certificates verified if they show one.
     pub fn server_tls(&self, addresses: &[IpAddr], now: Timestamp) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+        let names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ];
         let identity = self.server(addresses, &names, now)?;
         let setup = |e: rustls::pki_types::pem::Error| PkiError::Setup(e.to_string());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

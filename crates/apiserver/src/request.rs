@@ -109,7 +109,9 @@ impl Query {
         let mut map: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in text.split('&').filter(|p| !p.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            map.entry(percent_decode(&key.replace('+', " "))).or_default().push(percent_decode(&value.replace('+', " ")));
+            map.entry(percent_decode(&key.replace('+', " ")))
+                .or_default()
+                .push(percent_decode(&value.replace('+', " ")));
         }
         Query(map)
     }
@@ -136,9 +138,9 @@ impl Query {
         if text.is_empty() {
             return Ok(None);
         }
-        text.parse().map(Some).map_err(|_| {
-            Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
-        })
+        text.parse()
+            .map(Some)
+            .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
     }
 
     /// `dryRun=All` is the only dry run there is.
@@ -210,7 +212,8 @@ pub struct ListOptions {
 impl ListOptions {
     pub fn parse(query: &Query) -> Result<Self, Status> {
         let labels = Selector::parse(query.get("labelSelector")).map_err(|e| Status::bad_request(e.to_string()))?;
-        let fields = FieldSelector::parse(query.get("fieldSelector")).map_err(|e| Status::bad_request(e.to_string()))?;
+        let fields =
+            FieldSelector::parse(query.get("fieldSelector")).map_err(|e| Status::bad_request(e.to_string()))?;
         let limit = query.integer("limit")?.unwrap_or(0).max(0) as usize;
         let timeout_seconds = query.integer("timeoutSeconds")?.filter(|s| *s > 0).map(|s| s as u64);
         let watch = query.flag("watch");
@@ -247,7 +250,8 @@ fn revision(query: &Query, watch: bool) -> Result<Option<u64>, Status> {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {
-        let why = format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+        let why =
+            format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
         if watch { Status::new(500, "", why) } else { Status::bad_request(format!("invalid resource version: {why}")) }
     })
 }
@@ -272,7 +276,10 @@ fn refuse_contradictions(query: &Query, watch: bool, continued: bool) -> Result<
         ));
     } else if !kind_of_match.is_empty() {
         if watch {
-            errors.push(field::Error::forbidden(&path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+            errors.push(field::Error::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
         }
         if version.is_empty() {
             errors.push(field::Error::forbidden(

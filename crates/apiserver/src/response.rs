@@ -39,7 +39,9 @@ impl Wanted {
             for parameter in parts {
                 match parameter.split_once('=') {
                     Some(("as", "Table")) => shape = Shape::Table,
-                    Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => shape = Shape::PartialMetadata,
+                    Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => {
+                        shape = Shape::PartialMetadata
+                    }
                     Some(("as", "APIGroupDiscoveryList")) => shape = Shape::Aggregated,
                     Some(("as", _)) => known = false,
                     Some(("g", g)) => group = g,

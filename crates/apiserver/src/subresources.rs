@@ -29,13 +29,22 @@ pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -
         ("eviction", _) => eviction::evict(server, exchange).await,
         ("token", _) => token::request(server, exchange).await,
         // Writes of the object itself, of which the strategy lets through only the part that the path names.
-        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "get") => verbs::get::get(server, exchange).await,
-        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "update") => verbs::update::update(server, exchange).await,
-        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "patch") => verbs::patch::patch(server, exchange).await,
+        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "get") => {
+            verbs::get::get(server, exchange).await
+        }
+        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "update") => {
+            verbs::update::update(server, exchange).await
+        }
+        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "patch") => {
+            verbs::patch::patch(server, exchange).await
+        }
         (other, _) => Err(Status::new(
             501,
             "NotImplemented",
-            format!("{}/{other} is not served by this version of Pintle: its nodes offer no streaming yet", exchange.resource.name),
+            format!(
+                "{}/{other} is not served by this version of Pintle: its nodes offer no streaming yet",
+                exchange.resource.name
+            ),
         )),
     }
 }

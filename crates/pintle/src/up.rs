@@ -53,7 +53,9 @@ pub(crate) enum Failure {
     Start(#[from] StartError),
     #[error("cannot start: {0}")]
     Runtime(io::Error),
-    #[error("the store stopped: {0}; nothing that was acknowledged is lost. Make room or mend the disk, then start again")]
+    #[error(
+        "the store stopped: {0}; nothing that was acknowledged is lost. Make room or mend the disk, then start again"
+    )]
     StoreStopped(String),
 }
 
@@ -93,7 +95,13 @@ async fn up(flags: Flags) -> Result<(), Failure> {
 
     let tcp = listen(flags.listen).await?;
     let address = tcp.local_addr().map_err(Failure::Runtime)?;
-    let server = ApiServer::start(Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: pki.token_key.clone() }).await?;
+    let server = ApiServer::start(Parts {
+        store: store.clone(),
+        clock: clock.clone(),
+        random: random.clone(),
+        token_key: pki.token_key.clone(),
+    })
+    .await?;
     server.set_address(address.to_string());
     let tls = pki.server_tls(&addresses(address.ip()), clock.now())?;
     let serving = tokio::spawn(listener::serve(server.clone(), tcp, tls));
@@ -104,7 +112,12 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     let url = format!("https://{}", reachable(address));
     println!("api        {url}");
     let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes);
-    println!("loops      {} running, {} simulated {}", plane.loops(), flags.nodes, if flags.nodes == 1 { "node" } else { "nodes" });
+    println!(
+        "loops      {} running, {} simulated {}",
+        plane.loops(),
+        flags.nodes,
+        if flags.nodes == 1 { "node" } else { "nodes" }
+    );
 
     let config = write_kubeconfig(&flags, directory.as_deref(), &url, &pki, &clock)?;
     println!("kubeconfig {}", config.display());
@@ -184,7 +197,13 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn write_kubeconfig(flags: &Flags, directory: Option<&Path>, url: &str, pki: &Pki, clock: &Clock) -> Result<PathBuf, Failure> {
+fn write_kubeconfig(
+    flags: &Flags,
+    directory: Option<&Path>,
+    url: &str,
+    pki: &Pki,
+    clock: &Clock,
+) -> Result<PathBuf, Failure> {
     let path = match (&flags.write_kubeconfig, directory) {
         (Some(path), _) => path.clone(),
         (None, Some(directory)) => directory.join("admin.kubeconfig"),

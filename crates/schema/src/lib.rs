@@ -19,10 +19,10 @@ pub mod crd;
 pub mod node;
 pub mod scalar;
 
-pub mod protobuf;
 pub mod decode;
 pub mod default;
 pub mod format;
+pub mod protobuf;
 pub mod prune;
 pub mod validate;
 

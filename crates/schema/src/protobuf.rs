@@ -112,7 +112,12 @@ fn object(type_name: &str, message: &[u8], depth: usize) -> Result<Value, Protob
     Ok(Value::Object(map))
 }
 
-fn fill(slots: &BTreeMap<u32, Slot>, message: &[u8], map: &mut Map<String, Value>, depth: usize) -> Result<(), ProtobufError> {
+fn fill(
+    slots: &BTreeMap<u32, Slot>,
+    message: &[u8],
+    map: &mut Map<String, Value>,
+    depth: usize,
+) -> Result<(), ProtobufError> {
     for field in Reader(message) {
         let (tag, wire) = field?;
         match (slots.get(&tag), wire) {
@@ -125,7 +130,13 @@ fn fill(slots: &BTreeMap<u32, Slot>, message: &[u8], map: &mut Map<String, Value
 }
 
 /// One occurrence of a field: a list or a map grows by it, anything else is set.
-fn add(map: &mut Map<String, Value>, name: &str, shape: &str, wire: Wire<'_>, depth: usize) -> Result<(), ProtobufError> {
+fn add(
+    map: &mut Map<String, Value>,
+    name: &str,
+    shape: &str,
+    wire: Wire<'_>,
+    depth: usize,
+) -> Result<(), ProtobufError> {
     if let Some(item) = between(shape, '[', ']') {
         let list = map.entry(name).or_insert_with(|| Value::Array(Vec::new()));
         let value = scalar(item, wire, depth)?;
@@ -208,9 +219,9 @@ fn special(type_name: &str, message: &[u8], depth: usize) -> Result<Option<Value
             Some(Wire::Bytes(raw)) => serde_json::from_slice(raw).map_err(|_| ProtobufError::Malformed)?,
             _ => Value::Null,
         },
-        "apiextensions.v1.JSONSchemaPropsOrArray" | "apiextensions.v1.JSONSchemaPropsOrBool" | "apiextensions.v1.JSONSchemaPropsOrStringArray" => {
-            either(type_name, message, depth)?
-        }
+        "apiextensions.v1.JSONSchemaPropsOrArray"
+        | "apiextensions.v1.JSONSchemaPropsOrBool"
+        | "apiextensions.v1.JSONSchemaPropsOrStringArray" => either(type_name, message, depth)?,
         _ => return Ok(None),
     };
     Ok(Some(value))
@@ -225,7 +236,9 @@ fn either(type_name: &str, message: &[u8], depth: usize) -> Result<Value, Protob
         match field? {
             (tag, Wire::Bytes(props)) if tag == schema_tag => return object(PROPS, props, depth + 1),
             (tag, Wire::Number(allows)) if tag == other_tag => return Ok((allows != 0).into()),
-            (tag, Wire::Bytes(item)) if tag == other_tag && type_name.ends_with("StringArray") => others.push(utf8(item)?.into()),
+            (tag, Wire::Bytes(item)) if tag == other_tag && type_name.ends_with("StringArray") => {
+                others.push(utf8(item)?.into())
+            }
             (tag, Wire::Bytes(props)) if tag == other_tag => others.push(object(PROPS, props, depth + 1)?),
             _ => {}
         }
@@ -235,10 +248,12 @@ fn either(type_name: &str, message: &[u8], depth: usize) -> Result<Value, Protob
 
 /// An empty time is no time.
 fn time(message: &[u8], micro: bool) -> Result<Value, ProtobufError> {
-    let number = |tag| Ok(match first(message, tag)? {
-        Some(Wire::Number(number)) => number as i64,
-        _ => 0,
-    });
+    let number = |tag| {
+        Ok(match first(message, tag)? {
+            Some(Wire::Number(number)) => number as i64,
+            _ => 0,
+        })
+    };
     let (seconds, nanos) = (number(1)?, number(2)?);
     if message.is_empty() {
         return Ok(Value::Null);

@@ -35,7 +35,13 @@ pub struct Builder {
 
 impl Default for Builder {
     fn default() -> Self {
-        Builder { seed: 1, loops: roster::roster().iter().map(|l| l.name).collect(), nodes: 1, scheduler: true, store: None }
+        Builder {
+            seed: 1,
+            loops: roster::roster().iter().map(|l| l.name).collect(),
+            nodes: 1,
+            scheduler: true,
+            store: None,
+        }
     }
 }
 
@@ -115,7 +121,8 @@ impl Cluster {
         let epoch = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
         let (clock, random) = (Clock::virtual_from(epoch), Random::seeded(builder.seed));
         let store = builder.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let parts = Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: token_key() };
+        let parts =
+            Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: token_key() };
         let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
         tokio::spawn({
             let server = server.clone();

@@ -56,7 +56,9 @@ impl Faults {
                 }
                 let watches = is_watch(&request);
                 let response = client.send(request).await?;
-                Ok::<_, kube::Error>(response.map(|body| if watches { faults.cuttable(body) } else { body.boxed_unsync() }))
+                Ok::<_, kube::Error>(
+                    response.map(|body| if watches { faults.cuttable(body) } else { body.boxed_unsync() }),
+                )
             }
         });
         Client::new(service, namespace)

@@ -22,11 +22,11 @@
 //! - [`faults`]: what a cluster may do to a loop
 //! - [`raw`]: requests as bytes
 
-pub mod cluster;
 mod activity;
-pub mod settle;
+pub mod cluster;
 pub mod faults;
 pub mod raw;
+pub mod settle;
 
 pub use cluster::{Builder, Cluster};
 pub use faults::Faults;

@@ -38,7 +38,15 @@ impl Cluster {
     /// # Panics
     ///
     /// When the request itself cannot be put together.
-    pub async fn request_as(&self, peer: Peer, headers: &[(&'static str, &str)], method: &str, path: &str, media: &str, body: impl Into<Bytes>) -> Answer {
+    pub async fn request_as(
+        &self,
+        peer: Peer,
+        headers: &[(&'static str, &str)],
+        method: &str,
+        path: &str,
+        media: &str,
+        body: impl Into<Bytes>,
+    ) -> Answer {
         let mut map = HeaderMap::new();
         map.insert("user-agent", HeaderValue::from_static("testkit"));
         for (name, value) in headers.iter().chain((!media.is_empty()).then_some(&("content-type", media))) {
@@ -54,6 +62,10 @@ impl Cluster {
         let (head, body) = self.server.handle(request).await.into_parts();
         let bytes = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
         let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
-        Answer { code: head.status.as_u16(), headers: head.headers, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
+        Answer {
+            code: head.status.as_u16(),
+            headers: head.headers,
+            body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()),
+        }
     }
 }

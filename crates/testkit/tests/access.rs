@@ -50,24 +50,35 @@ async fn a_user_without_rights_is_told_what_is_missing_and_a_binding_counts_at_o
     cluster.create(binding).await.unwrap();
     assert_eq!(cluster.request_as(user("jane"), &[], "GET", PODS, "", "").await.code, 200);
     assert_eq!(cluster.request_as(user("jane"), &[], "DELETE", &format!("{PODS}/x"), "", "").await.code, 403);
-    assert_eq!(cluster.request_as(user("jane"), &[], "GET", "/api/v1/namespaces/default/secrets", "", "").await.code, 403);
-    assert_eq!(cluster.request_as(user("jane"), &[], "GET", "/api/v1/namespaces/kube-system/pods", "", "").await.code, 403);
+    assert_eq!(
+        cluster.request_as(user("jane"), &[], "GET", "/api/v1/namespaces/default/secrets", "", "").await.code,
+        403
+    );
+    assert_eq!(
+        cluster.request_as(user("jane"), &[], "GET", "/api/v1/namespaces/kube-system/pods", "", "").await.code,
+        403
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_account_acts_with_its_token_until_it_is_deleted_or_the_token_expires() {
     let cluster = Cluster::bare().await;
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}});
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}});
     cluster.create(account).await.unwrap();
     let path = "/api/v1/namespaces/default/serviceaccounts/robot/token";
-    let answer = cluster.request("POST", path, "application/json", json!({"spec": {"expirationSeconds": 600}}).to_string()).await;
+    let answer = cluster
+        .request("POST", path, "application/json", json!({"spec": {"expirationSeconds": 600}}).to_string())
+        .await;
     assert_eq!(answer.code, 201, "{}", answer.body);
     let bearer = format!("Bearer {}", answer.body["status"]["token"].as_str().unwrap());
     let who = |bearer: String| {
         let cluster = &cluster;
         async move {
             let review = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-            cluster.request_as(Peer::Unknown, &[("authorization", &bearer)], "POST", review, "application/json", "{}").await
+            cluster
+                .request_as(Peer::Unknown, &[("authorization", &bearer)], "POST", review, "application/json", "{}")
+                .await
         }
     };
     let me = who(bearer.clone()).await;
@@ -98,7 +109,9 @@ async fn nobody_gives_away_more_rights_than_they_have() {
     };
     let ask = |what: &'static str, body: String| {
         let cluster = &cluster;
-        async move { cluster.request_as(user("ann"), &[], "POST", &format!("{path}/{what}"), "application/json", body).await }
+        async move {
+            cluster.request_as(user("ann"), &[], "POST", &format!("{path}/{what}"), "application/json", body).await
+        }
     };
     assert_eq!(ask("roles", grant("pods")).await.code, 201);
     let refused = ask("roles", grant("secrets")).await;

@@ -32,7 +32,8 @@ fn definition() -> Value {
 }
 
 fn ship(name: &str, spec: &Value) -> String {
-    json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship", "metadata": {"name": name}, "spec": spec}).to_string()
+    json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship", "metadata": {"name": name}, "spec": spec})
+        .to_string()
 }
 
 async fn with_ships() -> Cluster {
@@ -67,7 +68,12 @@ async fn objects_are_completed_pruned_and_checked_by_the_schema() {
     assert_eq!(made.body["spec"], json!({"masts": 2, "flag": "none"}));
     assert_eq!(made.body["metadata"]["generation"], 1);
     assert_eq!(made.warnings(), ["299 - \"unknown field \\\"spec.wings\\\"\""]);
-    for (spec, field) in [(json!({}), "spec.masts"), (json!({"masts": 0}), "spec.masts"), (json!({"masts": "two"}), "spec.masts"), (json!({"masts": 9}), "spec.masts")] {
+    for (spec, field) in [
+        (json!({}), "spec.masts"),
+        (json!({"masts": 0}), "spec.masts"),
+        (json!({"masts": "two"}), "spec.masts"),
+        (json!({"masts": 9}), "spec.masts"),
+    ] {
         let refused = cluster.request("POST", SHIPS, JSON, ship("bad", &spec)).await;
         assert_eq!(refused.code, 422, "{spec}: {}", refused.body);
         assert_eq!(refused.body["details"]["causes"][0]["field"], field, "{spec}");
@@ -80,10 +86,23 @@ async fn status_scale_and_columns_work_as_for_built_in_kinds() {
     cluster.request("POST", SHIPS, JSON, ship("argo", &json!({"masts": 2}))).await;
     let path = format!("{SHIPS}/argo");
     let merge = "application/merge-patch+json";
-    let patched = cluster.request("PATCH", &format!("{path}/status"), merge, json!({"status": {"phase": "Sailing"}, "spec": {"masts": 5}}).to_string()).await;
-    assert_eq!((patched.code, &patched.body["status"]["phase"], &patched.body["spec"]["masts"]), (200, &json!("Sailing"), &json!(2)), "{}", patched.body);
+    let patched = cluster
+        .request(
+            "PATCH",
+            &format!("{path}/status"),
+            merge,
+            json!({"status": {"phase": "Sailing"}, "spec": {"masts": 5}}).to_string(),
+        )
+        .await;
+    assert_eq!(
+        (patched.code, &patched.body["status"]["phase"], &patched.body["spec"]["masts"]),
+        (200, &json!("Sailing"), &json!(2)),
+        "{}",
+        patched.body
+    );
     assert_eq!(patched.body["metadata"]["generation"], 1, "a status write does not count as a change of the spec");
-    let scaled = cluster.request("PATCH", &format!("{path}/scale"), merge, json!({"spec": {"replicas": 3}}).to_string()).await;
+    let scaled =
+        cluster.request("PATCH", &format!("{path}/scale"), merge, json!({"spec": {"replicas": 3}}).to_string()).await;
     assert_eq!((scaled.code, &scaled.body["spec"]["replicas"]), (200, &json!(3)), "{}", scaled.body);
     let after = cluster.request("GET", &path, "", "").await;
     assert_eq!((&after.body["spec"]["masts"], &after.body["metadata"]["generation"]), (&json!(3), &json!(2)));
@@ -101,7 +120,9 @@ async fn deleting_a_definition_deletes_its_objects_first_and_then_the_resource_i
     cluster.advance(Duration::from_secs(1)).await;
     assert_eq!(cluster.request("DELETE", &format!("{DEFINITIONS}/ships.harbour.example.com"), "", "").await.code, 200);
     cluster
-        .eventually("the resource is gone", || async { (cluster.request("GET", SHIPS, "", "").await.code == 404).then_some(()) })
+        .eventually("the resource is gone", || async {
+            (cluster.request("GET", SHIPS, "", "").await.code == 404).then_some(())
+        })
         .await;
 }
 
@@ -113,6 +134,7 @@ async fn a_wrong_definition_is_refused_with_the_field() {
     wrong["spec"]["scope"] = "Galaxy".into();
     let answer = cluster.request("POST", DEFINITIONS, JSON, wrong.to_string()).await;
     assert_eq!(answer.code, 422);
-    let fields: Vec<&str> = answer.body["details"]["causes"].as_array().unwrap().iter().filter_map(|c| c["field"].as_str()).collect();
+    let fields: Vec<&str> =
+        answer.body["details"]["causes"].as_array().unwrap().iter().filter_map(|c| c["field"].as_str()).collect();
     assert!(fields.contains(&"metadata.name") && fields.contains(&"spec.scope"), "{fields:?}");
 }

@@ -81,13 +81,21 @@ async fn a_namespace_takes_everything_in_it_along() {
     let cluster = with_deployment().await;
     cluster.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "doomed"}})).await.unwrap();
     cluster.settle().await;
-    cluster.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "doomed"}})).await.unwrap();
-    cluster.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "doomed"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]}})).await.unwrap();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "doomed"}}))
+        .await
+        .unwrap();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "doomed"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}}))
+        .await
+        .unwrap();
     cluster.settle().await;
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     namespaces.delete("doomed", &DeleteParams::default()).await.unwrap();
-    let refused = cluster.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "doomed"}})).await;
+    let refused = cluster
+        .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "doomed"}}))
+        .await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("because it is being terminated"), "{refused}");
     cluster.settle().await;

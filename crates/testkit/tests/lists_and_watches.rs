@@ -2,8 +2,8 @@
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use pintle_testkit::Cluster;
 use serde_json::json;
 use std::time::Duration;
@@ -60,7 +60,9 @@ async fn selectors_choose_in_lists_whole_and_chunked() {
 async fn a_watch_tells_every_change_in_order_from_where_it_is_told_to_start() {
     let (_cluster, api) = with_maps(2).await;
     let version = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
-    api.create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "new"}})).unwrap()).await.unwrap();
+    api.create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "new"}})).unwrap())
+        .await
+        .unwrap();
     api.patch("new", &PatchParams::default(), &Patch::Merge(json!({"data": {"a": "b"}}))).await.unwrap();
     api.delete("new", &Default::default()).await.unwrap();
     let events = api.watch(&WatchParams::default(), &version).await.unwrap();
@@ -105,7 +107,9 @@ async fn a_quiet_watch_gets_bookmarks_and_ends_at_its_timeout() {
     let started = tokio::time::Instant::now();
     let mut events = api.watch(&WatchParams::default().timeout(90), &version).await.unwrap().boxed();
     match events.next().await.unwrap().unwrap() {
-        WatchEvent::Bookmark(mark) => assert!(mark.metadata.resource_version.parse::<u64>().unwrap() > version.parse().unwrap()),
+        WatchEvent::Bookmark(mark) => {
+            assert!(mark.metadata.resource_version.parse::<u64>().unwrap() > version.parse().unwrap())
+        }
         other => panic!("{other:?}"),
     }
     assert!(events.next().await.is_none());
@@ -129,7 +133,9 @@ async fn a_watch_from_before_what_is_kept_is_told_to_start_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_streamed_list_ends_with_a_mark_and_goes_on_as_a_watch() {
     let (cluster, _) = with_maps(3).await;
-    let path = format!("{MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1");
+    let path = format!(
+        "{MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1"
+    );
     let answer = cluster.request("GET", &path, "", "").await;
     let text = answer.body.as_str().unwrap_or_default().to_owned();
     let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
@@ -146,7 +152,8 @@ async fn a_dry_run_answers_as_if_and_changes_nothing() {
     assert_eq!(cluster.request("DELETE", &format!("{MAPS}/m000?dryRun=All"), "", "").await.code, 200);
     assert!(api.get_opt("m000").await.unwrap().is_some());
     let patch = json!({"data": {"a": "b"}}).to_string();
-    let patched = cluster.request("PATCH", &format!("{MAPS}/m000?dryRun=All"), "application/merge-patch+json", patch).await;
+    let patched =
+        cluster.request("PATCH", &format!("{MAPS}/m000?dryRun=All"), "application/merge-patch+json", patch).await;
     assert_eq!(patched.body["data"]["a"], "b");
     assert!(api.get("m000").await.unwrap().data.is_none());
 }

@@ -45,7 +45,8 @@ fn node_of(pod: &Pod) -> Option<&str> {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_becomes_pods_step_by_step_and_each_step_has_its_actor() {
-    let cluster = Cluster::builder().loops(&["serviceaccount", "nodelifecycle"]).nodes(0).scheduler(false).start().await;
+    let cluster =
+        Cluster::builder().loops(&["serviceaccount", "nodelifecycle"]).nodes(0).scheduler(false).start().await;
     cluster.settle().await;
     cluster.create(deployment(1)).await.unwrap();
     cluster.settle().await;
@@ -88,7 +89,9 @@ async fn a_deployment_becomes_pods_step_by_step_and_each_step_has_its_actor() {
     who.dedup();
     assert!(who.contains(&"kubelet".to_owned()), "{who:?}");
     let events = all::<Event>(&cluster).await;
-    let said = |reason: &str| events.iter().find(|e| e.reason.as_deref() == Some(reason)).and_then(|e| e.source.clone()?.component);
+    let said = |reason: &str| {
+        events.iter().find(|e| e.reason.as_deref() == Some(reason)).and_then(|e| e.source.clone()?.component)
+    };
     assert_eq!(said("SuccessfulCreate").as_deref(), Some("replicaset-controller"));
     assert_eq!(said("Scheduled").as_deref(), Some("default-scheduler"));
     assert_eq!(said("Started").as_deref(), Some("kubelet"));
@@ -142,7 +145,11 @@ async fn with_every_watch_cut_for_a_while_the_loops_catch_up_by_themselves() {
     cluster.faults.cut_watches(true);
     let victim = all::<Pod>(&cluster).await[0].name_any();
     end(&cluster, &victim).await;
-    cluster.api::<Deployment>("default").patch("web", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 5}}))).await.unwrap();
+    cluster
+        .api::<Deployment>("default")
+        .patch("web", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 5}})))
+        .await
+        .unwrap();
     cluster.advance(Duration::from_secs(20)).await;
     cluster.faults.cut_watches(false);
     cluster.advance(Duration::from_secs(60)).await;
@@ -186,7 +193,11 @@ async fn the_same_seed_gives_the_same_run() {
         let cluster = Cluster::builder().seed(42).start().await;
         cluster.create(deployment(5)).await.unwrap();
         cluster.settle().await;
-        let mut pods: Vec<String> = all::<Pod>(&cluster).await.iter().map(|p| format!("{} {:?} {:?}", p.name_any(), node_of(p), p.resource_version())).collect();
+        let mut pods: Vec<String> = all::<Pod>(&cluster)
+            .await
+            .iter()
+            .map(|p| format!("{} {:?} {:?}", p.name_any(), node_of(p), p.resource_version()))
+            .collect();
         pods.sort();
         traces.push(pods);
     }

@@ -7,7 +7,8 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().init();
     let client = kube::Client::try_default().await?;
     let (stop, shutdown) = Shutdown::new();
-    let operator = tokio::spawn(at_operator::reconcile::run(Context::new(client, Clock::system(), Random::system(), shutdown)));
+    let operator =
+        tokio::spawn(at_operator::reconcile::run(Context::new(client, Clock::system(), Random::system(), shutdown)));
     tokio::signal::ctrl_c().await?;
     stop.fire();
     operator.await?;

@@ -30,7 +30,8 @@ pub enum Step {
 /// ```
 pub fn step(at: &At, run: Run, now: Timestamp) -> Step {
     let phase = at.status.as_ref().and_then(|s| s.phase);
-    let record = |phase: Phase, message: &str| Step::Record(AtStatus { phase: Some(phase), message: message.to_owned() });
+    let record =
+        |phase: Phase, message: &str| Step::Record(AtStatus { phase: Some(phase), message: message.to_owned() });
     match (phase, run) {
         (None, _) => record(Phase::Pending, "waiting for its time"),
         (Some(Phase::Pending), Run::Absent) => match at.spec.schedule.parse::<Timestamp>() {

@@ -4,7 +4,14 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[kube(group = "cnat.programming-kubernetes.info", version = "v1alpha1", kind = "At", namespaced, status = "AtStatus", schema = "disabled")]
+#[kube(
+    group = "cnat.programming-kubernetes.info",
+    version = "v1alpha1",
+    kind = "At",
+    namespaced,
+    status = "AtStatus",
+    schema = "disabled"
+)]
 pub struct AtSpec {
     /// UTC, RFC 3339: `2026-11-15T21:37:00Z`.
     pub schedule: String,

@@ -10,7 +10,9 @@ use std::time::Duration;
 async fn cluster() -> Cluster {
     let cluster = Cluster::start().await;
     let crd = include_str!("../manifests/crd.yaml");
-    let answer = cluster.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml", crd).await;
+    let answer = cluster
+        .request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml", crd)
+        .await;
     assert_eq!(answer.code, 201, "{}", answer.body);
     tokio::spawn(at_operator::reconcile::run(cluster.context().clone()));
     cluster.settle().await;

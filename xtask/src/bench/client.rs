@@ -39,7 +39,10 @@ impl Target {
             None => builder.with_no_client_auth(),
         };
         let address = address.trim_start_matches("https://").trim_end_matches('/').to_owned();
-        ensure!(address.starts_with("127.") || address.starts_with("[::1]") || address.starts_with("localhost"), "loads go to loopback only");
+        ensure!(
+            address.starts_with("127.") || address.starts_with("[::1]") || address.starts_with("localhost"),
+            "loads go to loopback only"
+        );
         Ok(Target { address, tls: Arc::new(tls), token })
     }
 
@@ -68,7 +71,13 @@ impl Connection {
     }
 
     /// The response as it begins, for watches.
-    pub(crate) async fn open(&mut self, method: Method, path: &str, media: &str, body: Bytes) -> Result<http::Response<Incoming>> {
+    pub(crate) async fn open(
+        &mut self,
+        method: Method,
+        path: &str,
+        media: &str,
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -91,16 +100,43 @@ impl Connection {
 struct Loopback(Arc<rustls::crypto::CryptoProvider>);
 
 impl ServerCertVerifier for Loopback {
-    fn verify_server_cert(&self, _: &CertificateDer<'_>, _: &[CertificateDer<'_>], _: &ServerName<'_>, _: &[u8], _: UnixTime) -> Result<ServerCertVerified, rustls::Error> {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(&self, message: &[u8], certificate: &CertificateDer<'_>, signature: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
-    fn verify_tls13_signature(&self, message: &[u8], certificate: &CertificateDer<'_>, signature: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

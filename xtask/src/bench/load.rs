@@ -47,7 +47,12 @@ pub(crate) fn loads() -> Vec<(&'static str, usize, Make)> {
         }),
         ("server-side apply", OBJECTS, |i| {
             let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("bench-{i}")}, "data": {"applied": "yes"}});
-            (Method::PATCH, format!("{BASE}/bench-{i}?fieldManager=bench&force=true"), "application/apply-patch+yaml", applied.to_string().into())
+            (
+                Method::PATCH,
+                format!("{BASE}/bench-{i}?fieldManager=bench&force=true"),
+                "application/apply-patch+yaml",
+                applied.to_string().into(),
+            )
         }),
         ("delete", OBJECTS, |i| (Method::DELETE, format!("{BASE}/bench-{i}"), "", Bytes::new())),
     ]
@@ -65,7 +70,13 @@ fn object(i: usize, step: &str) -> Bytes {
 }
 
 /// Runs `count` requests over a fixed number of connections.
-pub(crate) async fn run(target: &Target, pids: &[u32], name: &'static str, count: usize, make: Make) -> Result<Outcome> {
+pub(crate) async fn run(
+    target: &Target,
+    pids: &[u32],
+    name: &'static str,
+    count: usize,
+    make: Make,
+) -> Result<Outcome> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut connections = Vec::new();
     for _ in 0..CLIENTS {
@@ -101,11 +112,23 @@ fn outcome(name: &'static str, took: Duration, mut times: Vec<Duration>, spent: 
     times.sort_unstable();
     let at = |share: usize| times.get(times.len().saturating_sub(1) * share / 100).copied().unwrap_or_default();
     let count = times.len().max(1);
-    Outcome { name, per_second: count as f64 / took.as_secs_f64(), p50: at(50), p99: at(99), cost: spent / count as u32 }
+    Outcome {
+        name,
+        per_second: count as f64 / took.as_secs_f64(),
+        p50: at(50),
+        p99: at(99),
+        cost: spent / count as u32,
+    }
 }
 
 /// Writes while many watch, until every watcher has seen every write.
-pub(crate) async fn fan_out(target: &Target, pids: &[u32], name: &'static str, watchers: usize, writes: usize) -> Result<Outcome> {
+pub(crate) async fn fan_out(
+    target: &Target,
+    pids: &[u32],
+    name: &'static str,
+    watchers: usize,
+    writes: usize,
+) -> Result<Outcome> {
     let mut tasks = Vec::new();
     let ready = Arc::new(AtomicUsize::new(0));
     let (_, list) = target.connect().await?.call(Method::GET, &format!("{BASE}?limit=1"), "", Bytes::new()).await?;
@@ -136,7 +159,8 @@ pub(crate) async fn fan_out(target: &Target, pids: &[u32], name: &'static str, w
     let (started, spent) = (Instant::now(), processor(pids));
     let mut connection = target.connect().await?;
     for i in 0..writes {
-        let (code, answer) = connection.call(Method::POST, BASE, "application/json", object(100_000 + i, "watched")).await?;
+        let (code, answer) =
+            connection.call(Method::POST, BASE, "application/json", object(100_000 + i, "watched")).await?;
         ensure!(code == 201, "{code} {}", String::from_utf8_lossy(&answer));
     }
     let mut latest = started;
@@ -148,13 +172,22 @@ pub(crate) async fn fan_out(target: &Target, pids: &[u32], name: &'static str, w
         connection.call(Method::DELETE, &format!("{BASE}/bench-{}", 100_000 + i), "", Bytes::new()).await?;
     }
     let deliveries = watchers * writes;
-    Ok(Outcome { name, per_second: deliveries as f64 / took.as_secs_f64(), p50: took / writes as u32, p99: took, cost: spent / deliveries as u32 })
+    Ok(Outcome {
+        name,
+        per_second: deliveries as f64 / took.as_secs_f64(),
+        p50: took / writes as u32,
+        p99: took,
+        cost: spent / deliveries as u32,
+    })
 }
 
 /// How long a Deployment takes until all its Pods are bound, and until all run.
 pub(crate) async fn deployment(target: &Target, replicas: usize) -> Result<(Duration, Duration)> {
     let mut watcher = target.connect().await?;
-    let mut body = watcher.open(Method::GET, "/api/v1/namespaces/default/pods?watch=1&timeoutSeconds=120", "", Bytes::new()).await?.into_body();
+    let mut body = watcher
+        .open(Method::GET, "/api/v1/namespaces/default/pods?watch=1&timeoutSeconds=120", "", Bytes::new())
+        .await?
+        .into_body();
     let labels = json!({"app": "bench"});
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "bench"},
@@ -163,12 +196,24 @@ pub(crate) async fn deployment(target: &Target, replicas: usize) -> Result<(Dura
     });
     let started = Instant::now();
     let mut connection = target.connect().await?;
-    let (code, answer) = connection.call(Method::POST, "/apis/apps/v1/namespaces/default/deployments", "application/json", deployment.to_string().into()).await?;
+    let (code, answer) = connection
+        .call(
+            Method::POST,
+            "/apis/apps/v1/namespaces/default/deployments",
+            "application/json",
+            deployment.to_string().into(),
+        )
+        .await?;
     ensure!(code == 201, "{code} {}", String::from_utf8_lossy(&answer));
     let (mut bound, mut running) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     let (mut all_bound, mut pending) = (None, Vec::new());
     while running.len() < replicas {
-        ensure!(started.elapsed() < Duration::from_secs(60), "after a minute {} of {replicas} Pods are bound, {} run", bound.len(), running.len());
+        ensure!(
+            started.elapsed() < Duration::from_secs(60),
+            "after a minute {} of {replicas} Pods are bound, {} run",
+            bound.len(),
+            running.len()
+        );
         let frame = tokio::time::timeout(Duration::from_secs(60), body.frame()).await?;
         let Some(frame) = frame else { anyhow::bail!("the watch ended early") };
         pending.extend_from_slice(frame?.data_ref().map(Bytes::as_ref).unwrap_or_default());

@@ -17,7 +17,10 @@ use std::time::Duration;
 
 pub(crate) fn run() -> Result<()> {
     println!("building a release …");
-    let status = Command::new("cargo").args(["build", "--release", "--package", "pintle"]).current_dir(crate::root()).status()?;
+    let status = Command::new("cargo")
+        .args(["build", "--release", "--package", "pintle"])
+        .current_dir(crate::root())
+        .status()?;
     ensure!(status.success(), "the build failed");
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(bench())
 }
@@ -44,7 +47,11 @@ async fn bench() -> Result<()> {
     println!();
     println!("start to ready: {} ms (median of 5, new data directory)", restarts.as_millis());
     println!("resident memory: {idle:.0} MB idle, {loaded:.0} MB after the loads");
-    println!("Deployment of 1,000 on 100 simulated nodes: all bound after {} ms, all running after {} ms", bound.as_millis(), running.as_millis());
+    println!(
+        "Deployment of 1,000 on 100 simulated nodes: all bound after {} ms, all running after {} ms",
+        bound.as_millis(),
+        running.as_millis()
+    );
     Ok(())
 }
 
@@ -64,7 +71,9 @@ async fn loads(target: &Target, pids: &[u32]) -> Result<Vec<Outcome>> {
         println!("{name}: {count} requests …");
         outcomes.push(load::run(target, pids, name, count, make).await?);
     }
-    for (name, watchers, writes) in [("watch deliveries, 100 watchers", 100, 1000), ("watch deliveries, 1,000 watchers", 1000, 200)] {
+    for (name, watchers, writes) in
+        [("watch deliveries, 100 watchers", 100, 1000), ("watch deliveries, 1,000 watchers", 1000, 200)]
+    {
         println!("{name} …");
         outcomes.push(load::fan_out(target, pids, name, watchers, writes).await?);
     }
@@ -82,7 +91,9 @@ async fn peer(address: &str) -> Result<Vec<Outcome>> {
 
 fn report(ours: &[Outcome], peer: Option<&[Outcome]>) {
     println!();
-    println!("| what | a second | p50 ms | p99 ms | server's processor time, ms | peer, a second | ratio | peer's processor time, ms |");
+    println!(
+        "| what | a second | p50 ms | p99 ms | server's processor time, ms | peer, a second | ratio | peer's processor time, ms |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     let ms = |d: Duration| format!("{:.3}", d.as_secs_f64() * 1000.0);
     for outcome in ours {
@@ -90,6 +101,13 @@ fn report(ours: &[Outcome], peer: Option<&[Outcome]>) {
         let (rate, ratio, cost) = theirs.map_or(("".into(), "".into(), "".into()), |p| {
             (format!("{:.0}", p.per_second), format!("{:.1} ×", outcome.per_second / p.per_second), ms(p.cost))
         });
-        println!("| {} | {:.0} | {} | {} | {} | {rate} | {ratio} | {cost} |", outcome.name, outcome.per_second, ms(outcome.p50), ms(outcome.p99), ms(outcome.cost));
+        println!(
+            "| {} | {:.0} | {} | {} | {} | {rate} | {ratio} | {cost} |",
+            outcome.name,
+            outcome.per_second,
+            ms(outcome.p50),
+            ms(outcome.p99),
+            ms(outcome.cost)
+        );
     }
 }

@@ -30,7 +30,12 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .context("pintle cannot be started")?;
-        let mut server = Server { child, directory: directory.clone(), target: Target::new(&listen, None, None)?, ready_after: Duration::ZERO };
+        let mut server = Server {
+            child,
+            directory: directory.clone(),
+            target: Target::new(&listen, None, None)?,
+            ready_after: Duration::ZERO,
+        };
         while !server.is_ready().await {
             if started.elapsed() > Duration::from_secs(30) {
                 bail!("pintle did not become ready");

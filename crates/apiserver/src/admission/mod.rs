@@ -76,6 +76,9 @@ impl Admission {
 pub(crate) fn forbidden(write: &Write<'_>, name: &str, why: &str) -> Status {
     let resource = pintle_meta::names::qualified_resource(&write.resource.group, &write.resource.name);
     let message = format!("{resource} {name:?} is forbidden: {why}");
-    Status::new(403, "Forbidden", message)
-        .with_details(pintle_meta::status::about(name, &write.resource.group, &write.resource.name))
+    Status::new(403, "Forbidden", message).with_details(pintle_meta::status::about(
+        name,
+        &write.resource.group,
+        &write.resource.name,
+    ))
 }

@@ -35,7 +35,11 @@ pub(super) async fn must_be_active(registry: &Registry, write: &Write<'_>) -> Re
         details["causes"] = json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace",
             "message": format!("namespace {name} is being terminated")}]);
     }
-    tracing::debug!(namespace = name, since = object::text(&namespace, &["metadata", "deletionTimestamp"]), "refused: namespace is terminating");
+    tracing::debug!(
+        namespace = name,
+        since = object::text(&namespace, &["metadata", "deletionTimestamp"]),
+        "refused: namespace is terminating"
+    );
     Err(status)
 }
 

@@ -29,12 +29,18 @@ async fn service_account(registry: &Registry, write: &Write<'_>, pod: &mut Value
         return Ok(());
     }
     let spec = object::map_at(pod, "spec");
-    let name = spec.get("serviceAccountName").and_then(Value::as_str).filter(|n| !n.is_empty()).unwrap_or("default").to_owned();
+    let name = spec
+        .get("serviceAccountName")
+        .and_then(Value::as_str)
+        .filter(|n| !n.is_empty())
+        .unwrap_or("default")
+        .to_owned();
     spec.insert("serviceAccountName".into(), name.clone().into());
     spec.insert("serviceAccount".into(), name.clone().into());
     let key = format!("/registry/serviceaccounts/{}/{name}", write.namespace);
     let Some(account) = read(registry, &key).await else {
-        let why = format!("error looking up service account {}/{name}: serviceaccount {name:?} not found", write.namespace);
+        let why =
+            format!("error looking up service account {}/{name}: serviceaccount {name:?} not found", write.namespace);
         return Err(forbidden(write, object::name(pod), &why));
     };
     let wants = |v: &Value, path: &[&str]| object::at(v, path).and_then(Value::as_bool);
@@ -100,7 +106,9 @@ async fn priority(registry: &Registry, write: &Write<'_>, pod: &mut Value) -> Re
     let policy = class.as_ref().map(|c| object::text(c, &["preemptionPolicy"])).filter(|p| !p.is_empty());
     let policy = policy.unwrap_or("PreemptLowerPriority").to_owned();
     if let Some(asked) = object::integer(pod, &["spec", "priority"]).filter(|asked| *asked != value) {
-        let why = format!("the integer value of priority ({asked}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name");
+        let why = format!(
+            "the integer value of priority ({asked}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
+        );
         return Err(forbidden(write, object::name(pod), &why));
     }
     let spec = object::map_at(pod, "spec");

@@ -10,11 +10,7 @@ use serde_json::Value;
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) async fn must_be_held(
-    authorizer: &Authorizer,
-    write: &Write<'_>,
-    object: &Value,
-) -> Result<(), Status> {
+pub(super) async fn must_be_held(authorizer: &Authorizer, write: &Write<'_>, object: &Value) -> Result<(), Status> {
     if write.user.is_in(MASTERS) {
         return Ok(());
     }
@@ -28,17 +24,24 @@ pub(super) async fn must_be_held(
                 "ClusterRole" => ("clusterroles", ""),
                 _ => ("roles", write.namespace),
             };
-            let Some(rules) = policy.role(namespace, name) else { return Err(Status::not_found(GROUP, resource, name)) };
+            let Some(rules) = policy.role(namespace, name) else {
+                return Err(Status::not_found(GROUP, resource, name));
+            };
             ("bind", resource, name, rules.to_vec())
         }
     };
-    let attributes = Attributes { verb, group: GROUP, resource, namespace: write.namespace, name, ..Attributes::default() };
+    let attributes =
+        Attributes { verb, group: GROUP, resource, namespace: write.namespace, name, ..Attributes::default() };
     if authorizer.allows(write.user, &attributes).await {
         return Ok(());
     }
     let held: Vec<&Rule> = policy.rules_for(write.user, write.namespace).collect();
-    let missing: Vec<String> =
-        rules.iter().flat_map(Rule::parts).filter(|part| !held.iter().any(|h| h.covers(part))).map(|part| part.to_string()).collect();
+    let missing: Vec<String> = rules
+        .iter()
+        .flat_map(Rule::parts)
+        .filter(|part| !held.iter().any(|h| h.covers(part)))
+        .map(|part| part.to_string())
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -98,7 +98,8 @@ impl Tokens {
             return None;
         }
         let Bound { namespace, serviceaccount, pod } = claims.kubernetes;
-        self.lives(&format!("/registry/serviceaccounts/{namespace}/{}", serviceaccount.name), &serviceaccount.uid).await?;
+        self.lives(&format!("/registry/serviceaccounts/{namespace}/{}", serviceaccount.name), &serviceaccount.uid)
+            .await?;
         let mut user = User::new(
             &format!("system:serviceaccount:{namespace}:{}", serviceaccount.name),
             &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],

@@ -27,7 +27,8 @@ const BINDINGS: &[(&str, &str, &str, &[&str])] = &[
 ];
 
 /// Roles whose rules are those of the roles with a label: (role, label).
-const AGGREGATED: &[(&str, &str)] = &[("admin", "aggregate-to-admin"), ("edit", "aggregate-to-edit"), ("view", "aggregate-to-view")];
+const AGGREGATED: &[(&str, &str)] =
+    &[("admin", "aggregate-to-admin"), ("edit", "aggregate-to-edit"), ("view", "aggregate-to-view")];
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -68,7 +69,8 @@ pub fn cluster_roles() -> Vec<Value> {
             role["metadata"]["labels"][format!("{GROUP}/{next}")] = "true".into();
         }
         // Written out as well, so that what is shown is what counts.
-        role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {format!("{GROUP}/{label}"): "true"}}]});
+        role["aggregationRule"] =
+            json!({"clusterRoleSelectors": [{"matchLabels": {format!("{GROUP}/{label}"): "true"}}]});
         role["rules"] = written_out.into();
         role
     });

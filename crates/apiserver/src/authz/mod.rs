@@ -38,7 +38,11 @@ pub struct Authorizer {
 
 impl Authorizer {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Authorizer { follower: Follower::new(store.clone(), PREFIXES), store, policy: ArcSwap::from_pointee(Policy::default()) }
+        Authorizer {
+            follower: Follower::new(store.clone(), PREFIXES),
+            store,
+            policy: ArcSwap::from_pointee(Policy::default()),
+        }
     }
 
     pub async fn policy(&self) -> Arc<Policy> {

@@ -41,9 +41,14 @@ impl Policy {
             cluster_roles.iter().map(|r| (object::name(r), rules_of(r, cluster_roles))).collect();
         let local: BTreeMap<(&str, &str), Arc<[Rule]>> =
             roles.iter().map(|r| ((object::namespace(r), object::name(r)), rules_of(r, &[]))).collect();
-        let named = cluster.iter().map(|(name, rules)| (("", *name), rules)).chain(local.iter().map(|(key, rules)| (*key, rules)));
+        let named = cluster
+            .iter()
+            .map(|(name, rules)| (("", *name), rules))
+            .chain(local.iter().map(|(key, rules)| (*key, rules)));
         let mut policy = Policy {
-            roles: named.map(|((namespace, name), rules)| ((namespace.to_owned(), name.to_owned()), rules.clone())).collect(),
+            roles: named
+                .map(|((namespace, name), rules)| ((namespace.to_owned(), name.to_owned()), rules.clone()))
+                .collect(),
             ..Policy::default()
         };
         for binding in cluster_bindings {
@@ -93,7 +98,8 @@ impl Grant {
 
 impl Rule {
     pub fn from_value(value: &Value) -> Self {
-        let words = |key: &str| object::list(value, &[key]).iter().filter_map(|v| v.as_str().map(str::to_owned)).collect();
+        let words =
+            |key: &str| object::list(value, &[key]).iter().filter_map(|v| v.as_str().map(str::to_owned)).collect();
         Rule {
             verbs: words("verbs"),
             groups: words("apiGroups"),
@@ -129,7 +135,8 @@ impl Rule {
                     self.resources.contains(t)
                         || t.split_once('/').is_some_and(|(_, sub)| self.resources.contains(&format!("*/{sub}")))
                 }))
-            && (self.names.is_empty() || (!other.names.is_empty() && other.names.iter().all(|n| self.names.contains(n))))
+            && (self.names.is_empty()
+                || (!other.names.is_empty() && other.names.iter().all(|n| self.names.contains(n))))
             && other.paths.iter().all(|t| self.paths.iter().any(|p| p == t || path_matches(p, t)))
     }
 }
@@ -168,8 +175,11 @@ impl std::fmt::Display for Rule {
             ("NonResourceURLs", &self.paths),
             ("Verbs", &self.verbs),
         ];
-        let shown: Vec<String> =
-            parts.iter().filter(|(_, list)| !list.is_empty()).map(|(name, list)| format!("{name}:[{}]", words(list))).collect();
+        let shown: Vec<String> = parts
+            .iter()
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(name, list)| format!("{name}:[{}]", words(list)))
+            .collect();
         write!(f, "{{{}}}", shown.join(", "))
     }
 }
@@ -241,7 +251,8 @@ mod tests {
     fn a_role_allows_what_it_says_where_it_is_bound() {
         let roles = [json!({"metadata": {"name": "reader", "namespace": "a"}, "rules": [
             {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]}]})];
-        let bindings = [json!({"metadata": {"name": "b", "namespace": "a"}, "roleRef": {"kind": "Role", "name": "reader"},
+        let bindings =
+            [json!({"metadata": {"name": "b", "namespace": "a"}, "roleRef": {"kind": "Role", "name": "reader"},
             "subjects": [{"kind": "ServiceAccount", "name": "s"}]})];
         let policy = Policy::build(&[], &[], &roles, &bindings);
         let user = User::new("system:serviceaccount:a:s", &[]);
@@ -262,8 +273,12 @@ mod tests {
             json!({"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}]}}),
             json!({"metadata": {"name": "part", "labels": {"x": "y"}}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get"]}]}),
         ];
-        let bindings = [json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "all"}, "subjects": [{"kind": "User", "name": "u"}]})];
+        let bindings = [
+            json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "all"}, "subjects": [{"kind": "User", "name": "u"}]}),
+        ];
         let policy = Policy::build(&roles, &bindings, &[], &[]);
-        assert!(policy.allows(&User::new("u", &[]), &Attributes { verb: "get", resource: "pods", ..Default::default() }));
+        assert!(
+            policy.allows(&User::new("u", &[]), &Attributes { verb: "get", resource: "pods", ..Default::default() })
+        );
     }
 }

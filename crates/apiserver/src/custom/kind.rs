@@ -27,14 +27,19 @@ impl CustomKind {
                 format: text("format"),
                 priority: object::integer(c, &["priority"]).unwrap_or(0),
                 about: match text("description") {
-                    given if given.is_empty() => format!("Custom resource definition column (in JSONPath format): {}", text("jsonPath")),
+                    given if given.is_empty() => {
+                        format!("Custom resource definition column (in JSONPath format): {}", text("jsonPath"))
+                    }
                     given => given,
                 },
             };
             (definition, JsonPath::parse(&text("jsonPath")))
         }));
         if declared.is_empty() {
-            columns.push((ColumnDefinition { kind: "date".into(), ..ColumnDefinition::from(&AGE) }, JsonPath::parse(".metadata.creationTimestamp")));
+            columns.push((
+                ColumnDefinition { kind: "date".into(), ..ColumnDefinition::from(&AGE) },
+                JsonPath::parse(".metadata.creationTimestamp"),
+            ));
         }
         let scale = object::at(version, &["subresources", "scale"]).map(|scale| {
             let path = |key: &str| object::text(scale, &[key]).trim_start_matches('.').to_owned();
@@ -94,7 +99,10 @@ impl Strategy for CustomKind {
             for key in ["apiVersion", "kind"] {
                 properties.insert(key.into(), serde_json::json!({"type": "string"}));
             }
-            properties.insert("metadata".into(), serde_json::json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}));
+            properties.insert(
+                "metadata".into(),
+                serde_json::json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}),
+            );
         }
         Some(schema)
     }
@@ -116,7 +124,8 @@ fn cell(column: &ColumnDefinition, found: &[&Value], now: Timestamp) -> Value {
             other => other.to_string().into(),
         },
         _ => {
-            let all: Vec<String> = found.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect();
+            let all: Vec<String> =
+                found.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect();
             all.join(" ").into()
         }
     }

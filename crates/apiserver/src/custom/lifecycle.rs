@@ -27,9 +27,8 @@ pub async fn run(server: ApiServer) {
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }
         };
-        let pause = async {
-            if settled { std::future::pending::<()>().await } else { tokio::time::sleep(AGAIN).await }
-        };
+        let pause =
+            async { if settled { std::future::pending::<()>().await } else { tokio::time::sleep(AGAIN).await } };
         tokio::select! {
             biased;
             () = server.stopping() => return,
@@ -63,14 +62,20 @@ pub(super) fn names_are_free(registry: &Registry, definition: &Value) -> bool {
     let group = object::text(definition, &["spec", "group"]);
     let catalogue = registry.catalogue.load();
     !catalogue.resources().iter().any(|r| {
-        !r.custom && r.group == group && (r.name == object::text(definition, &["spec", "names", "plural"]) || r.kind == object::text(definition, &["spec", "names", "kind"]))
+        !r.custom
+            && r.group == group
+            && (r.name == object::text(definition, &["spec", "names", "plural"])
+                || r.kind == object::text(definition, &["spec", "names", "kind"]))
     })
 }
 
 async fn establish(server: &ApiServer, definition: &Value) -> Result<(), Status> {
     let free = names_are_free(&server.registry, definition);
     let is = |kind: &str| {
-        object::list(definition, &["status", "conditions"]).iter().find(|c| c["type"] == kind).map(|c| c["status"] == "True")
+        object::list(definition, &["status", "conditions"])
+            .iter()
+            .find(|c| c["type"] == kind)
+            .map(|c| c["status"] == "True")
     };
     let accepted = object::at(definition, &["status", "acceptedNames"]) == object::at(definition, &["spec", "names"]);
     if is("NamesAccepted") == Some(free) && is("Established") == Some(free) && (accepted || !free) {
@@ -110,14 +115,21 @@ async fn remove_objects(server: &ApiServer, definition: &Value) -> Result<(), St
     }
     server.custom.follow(&server.registry).await;
     let catalogue = server.registry.catalogue.load_full();
-    let (group, plural) = (object::text(definition, &["spec", "group"]), object::text(definition, &["spec", "names", "plural"]));
+    let (group, plural) =
+        (object::text(definition, &["spec", "group"]), object::text(definition, &["spec", "names", "plural"]));
     if let Some(resource) = catalogue.resources().iter().find(|r| r.custom && r.group == group && r.name == plural) {
         let user = User::internal("system:apiserver");
-        let page = server.registry.store.range(Range::prefix(resource.prefix.as_str())).await.map_err(crate::registry::read_error)?;
+        let page = server
+            .registry
+            .store
+            .range(Range::prefix(resource.prefix.as_str()))
+            .await
+            .map_err(crate::registry::read_error)?;
         let mut held = 0;
         for entry in &page.entries {
             let (namespace, name) = names_of(resource, &entry.key);
-            let write = Write { resource, namespace, subresource: "", user: &user, manager: "apiserver", dry_run: false };
+            let write =
+                Write { resource, namespace, subresource: "", user: &user, manager: "apiserver", dry_run: false };
             match server.registry.delete(&write, name, &DeleteOptions::default()).await {
                 Ok((_, gone)) => held += usize::from(!gone),
                 Err(status) if status.code == 404 => {}
@@ -125,21 +137,34 @@ async fn remove_objects(server: &ApiServer, definition: &Value) -> Result<(), St
             }
         }
         if held > 0 {
-            return Err(Status::conflict(group, plural, object::name(definition), &format!("{held} objects wait for their finalizers")));
+            return Err(Status::conflict(
+                group,
+                plural,
+                object::name(definition),
+                &format!("{held} objects wait for their finalizers"),
+            ));
         }
     }
     change(server, definition, "", |current| {
         let mut changed = current.clone();
-        let rest: Vec<Value> = object::list(current, &["metadata", "finalizers"]).iter().filter(|f| *f != CLEANUP).cloned().collect();
+        let rest: Vec<Value> =
+            object::list(current, &["metadata", "finalizers"]).iter().filter(|f| *f != CLEANUP).cloned().collect();
         object::set(&mut changed, &["metadata", "finalizers"], rest);
         changed
     })
     .await
 }
 
-async fn change(server: &ApiServer, definition: &Value, subresource: &str, with: impl Fn(&Value) -> Value + Send + Sync) -> Result<(), Status> {
+async fn change(
+    server: &ApiServer,
+    definition: &Value,
+    subresource: &str,
+    with: impl Fn(&Value) -> Value + Send + Sync,
+) -> Result<(), Status> {
     let catalogue = server.registry.catalogue.load_full();
-    let resource = catalogue.get("apiextensions.k8s.io", "v1", "customresourcedefinitions").ok_or_else(Status::no_such_resource)?;
+    let resource = catalogue
+        .get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        .ok_or_else(Status::no_such_resource)?;
     let user = User::internal("system:apiserver");
     let write = Write { resource, namespace: "", subresource, user: &user, manager: "kube-apiserver", dry_run: false };
     let name = object::name(definition);

@@ -16,7 +16,12 @@ pub(super) const CLAIM_TRIES: usize = 256;
 
 impl Registry {
     /// Stores `object`, which is decoded, defaulted and in the version that is stored.
-    pub async fn create(&self, write: &Write<'_>, object: Value, warnings: &mut Vec<String>) -> Result<Written, Status> {
+    pub async fn create(
+        &self,
+        write: &Write<'_>,
+        object: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Written, Status> {
         self.create_tracked(write, object, true, warnings).await
     }
 
@@ -92,7 +97,11 @@ impl Registry {
             let key: Arc<str> = resource.key(write.namespace, &name).into();
             let mut txn = Txn {
                 checks: vec![(key.clone(), Expect::Absent)],
-                ops: vec![Op::Put { key: key.clone(), value: codec::encode(&object), expires_at: self.expiry(resource, &object) }],
+                ops: vec![Op::Put {
+                    key: key.clone(),
+                    value: codec::encode(&object),
+                    expires_at: self.expiry(resource, &object),
+                }],
                 ..Txn::default()
             };
             for claim in resource.strategy.claims(&object) {
@@ -102,7 +111,12 @@ impl Registry {
             txn.checks.rotate_left(1);
             match self.commit(resource, txn).await {
                 Ok(committed) => {
-                    let entry = committed.entries.into_iter().flatten().next().ok_or_else(|| Status::internal("nothing stored"))?;
+                    let entry = committed
+                        .entries
+                        .into_iter()
+                        .flatten()
+                        .next()
+                        .ok_or_else(|| Status::internal("nothing stored"))?;
                     entry.derive(|_| Facets::of(resource, &object));
                     return Ok(Written::Stored(entry));
                 }
@@ -129,7 +143,11 @@ impl Registry {
     pub(crate) fn claim(&self, txn: &mut Txn, claim: &str, key: &str) {
         let claim: Arc<str> = claim.into();
         txn.checks.push((claim.clone(), Expect::Absent));
-        txn.ops.push(Op::Put { key: claim, value: pintle_store::Splice::plain(key.as_bytes().to_vec()), expires_at: None });
+        txn.ops.push(Op::Put {
+            key: claim,
+            value: pintle_store::Splice::plain(key.as_bytes().to_vec()),
+            expires_at: None,
+        });
     }
 }
 

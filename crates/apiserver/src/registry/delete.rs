@@ -78,7 +78,12 @@ impl DeleteOptions {
 
 impl Registry {
     /// Deletes `name`. Answers its last state, and whether it is gone.
-    pub async fn delete(&self, write: &Write<'_>, name: &str, options: &DeleteOptions) -> Result<(Written, bool), Status> {
+    pub async fn delete(
+        &self,
+        write: &Write<'_>,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<(Written, bool), Status> {
         let resource = write.resource;
         let key: Arc<str> = resource.key(write.namespace, name).into();
         loop {
@@ -154,7 +159,13 @@ impl Registry {
     }
 
     /// Takes an object out of the store; false when somebody else wrote in between.
-    pub(super) async fn remove(&self, write: &Write<'_>, key: &Arc<str>, entry: &Arc<Entry>, object: &Value) -> Result<bool, Status> {
+    pub(super) async fn remove(
+        &self,
+        write: &Write<'_>,
+        key: &Arc<str>,
+        entry: &Arc<Entry>,
+        object: &Value,
+    ) -> Result<bool, Status> {
         let mut txn = Txn {
             checks: vec![(key.clone(), Expect::Revision(entry.mod_revision))],
             ops: vec![Op::Delete { key: key.clone() }],

@@ -126,7 +126,11 @@ pub(super) fn validate(resource: &Resource, value: &Value, errors: &mut Errors) 
         let strict = !resource.custom && !RELAXED_GROUPS.contains(&resource.group.as_str());
         if strict && !finalizer.contains('/') && !standard.contains(&finalizer) {
             let name = here.index(i);
-            errors.push(Error::invalid(&name, finalizer, "name is neither a standard finalizer name nor is it fully qualified"));
+            errors.push(Error::invalid(
+                &name,
+                finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
         }
     }
 }

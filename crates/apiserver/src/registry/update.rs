@@ -80,7 +80,8 @@ impl Registry {
         metadata::place(write, &mut object)?;
         let uid = object::uid(&object);
         if !uid.is_empty() && uid != object::uid(&old) {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(&old));
+            let why =
+                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(&old));
             return Err(Status::conflict(&resource.group, &resource.name, object::name(&old), &why));
         }
         metadata::keep_stamps(&mut object, &old);

@@ -64,7 +64,8 @@ fn resource_list(catalogue: &Catalogue, group: &str, version: &str) -> Option<Va
     if resources.is_empty() {
         return None;
     }
-    let mut list = json!({"kind": "APIResourceList", "groupVersion": join_api_version(group, version), "resources": resources});
+    let mut list =
+        json!({"kind": "APIResourceList", "groupVersion": join_api_version(group, version), "resources": resources});
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
@@ -87,7 +88,9 @@ fn storage_version_hash(resource: &Resource) -> String {
 
 /// Everything in one answer.
 fn aggregated(catalogue: &Catalogue, core: bool) -> Response<Body> {
-    let groups = if core { vec![(String::new(), vec!["v1".to_owned()])] } else {
+    let groups = if core {
+        vec![(String::new(), vec!["v1".to_owned()])]
+    } else {
         catalogue.groups().into_iter().map(|g| (g.name, g.versions)).collect()
     };
     let items: Vec<Value> = groups
@@ -138,10 +141,22 @@ fn aggregated_resource(resource: &Resource) -> Value {
 
 /// The paths that the root lists.
 pub fn paths(server: &ApiServer) -> Vec<String> {
-    let mut paths: Vec<String> =
-        ["/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-            .map(str::to_owned)
-            .to_vec();
+    let mut paths: Vec<String> = [
+        "/.well-known/openid-configuration",
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     for group in server.registry.catalogue.load().groups() {
         paths.push(format!("/apis/{}", group.name));
         paths.extend(group.versions.iter().map(|v| format!("/apis/{}/{v}", group.name)));

@@ -36,8 +36,9 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let requests = Family::<RequestLabels, Counter>::default();
-        let durations =
-            Family::<VerbLabels, Histogram>::new_with_constructor(|| Histogram::new(exponential_buckets(0.0001, 2.0, 18)));
+        let durations = Family::<VerbLabels, Histogram>::new_with_constructor(|| {
+            Histogram::new(exponential_buckets(0.0001, 2.0, 18))
+        });
         let revision = Gauge::default();
         registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
         registry.register("apiserver_request_duration_seconds", "Time until the answer began", durations.clone());

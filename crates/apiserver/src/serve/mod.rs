@@ -15,7 +15,13 @@ use http::{Method, Response};
 use pintle_meta::Status;
 
 /// Paths that are not objects.
-pub async fn dispatch(server: &ApiServer, method: &Method, path: &str, query: &Query, wanted: Wanted) -> Result<Response<Body>, Status> {
+pub async fn dispatch(
+    server: &ApiServer,
+    method: &Method,
+    path: &str,
+    query: &Query,
+    wanted: Wanted,
+) -> Result<Response<Body>, Status> {
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     let known = match parts.as_slice() {
         ["healthz" | "livez" | "readyz", check @ ..] => Some(health::health(server, parts[0], check, query)),

@@ -67,7 +67,11 @@ fn schemas(resources: &[&Arc<Resource>]) -> Map<String, Value> {
     let names: Vec<&str> = resources.iter().filter(|r| !r.custom).map(|r| r.type_name()).collect();
     let mut all = pintle_schema::openapi::components_for(&names);
     if resources.iter().any(|r| r.custom) {
-        all.extend(pintle_schema::openapi::components_for(&["meta.v1.ObjectMeta", "meta.v1.ListMeta", "meta.v1.DeleteOptions"]));
+        all.extend(pintle_schema::openapi::components_for(&[
+            "meta.v1.ObjectMeta",
+            "meta.v1.ListMeta",
+            "meta.v1.DeleteOptions",
+        ]));
     }
     super::descriptions::document(&mut all);
     for resource in resources {
@@ -111,7 +115,12 @@ fn paths(resources: &[&Arc<Resource>]) -> Map<String, Value> {
             }
             operation
         };
-        const PATCHES: &[&str] = &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+        const PATCHES: &[&str] = &[
+            "application/apply-patch+yaml",
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+        ];
         let mut many = Map::new();
         let mut one = Map::new();
         for (verb, method, action, media, target_many) in [

@@ -14,8 +14,12 @@ use serde_json::{Map, Value, json};
 pub async fn dispatch(server: &ApiServer, exchange: &mut Exchange) -> Option<Result<Response<Body>, Status>> {
     let kind = exchange.resource.kind.clone();
     let answer = match kind.as_str() {
-        "SelfSubjectReview" | "TokenReview" | "SelfSubjectAccessReview" | "SubjectAccessReview"
-        | "LocalSubjectAccessReview" | "SelfSubjectRulesReview" => review(server, exchange, &kind).await,
+        "SelfSubjectReview"
+        | "TokenReview"
+        | "SelfSubjectAccessReview"
+        | "SubjectAccessReview"
+        | "LocalSubjectAccessReview"
+        | "SelfSubjectRulesReview" => review(server, exchange, &kind).await,
         "ComponentStatus" => Ok(component_statuses(server, exchange)),
         _ => return None,
     };
@@ -28,7 +32,9 @@ async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Resu
     let status = match kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(&user)}),
         "TokenReview" => match server.tokens.verify(object::text(&question, &["spec", "token"])).await {
-            Some(user) => json!({"authenticated": true, "user": user_info(&user), "audiences": [crate::authn::token::ISSUER]}),
+            Some(user) => {
+                json!({"authenticated": true, "user": user_info(&user), "audiences": [crate::authn::token::ISSUER]})
+            }
             None => json!({"user": {}, "error": "the token is not valid"}),
         },
         "SelfSubjectAccessReview" => decide(server, &user, &question).await,
@@ -38,7 +44,10 @@ async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Resu
         }
         _ => {
             let mut asked = User::new(object::text(&question, &["spec", "user"]), &[]);
-            asked.groups = object::list(&question, &["spec", "groups"]).iter().filter_map(|g| g.as_str().map(str::to_owned)).collect();
+            asked.groups = object::list(&question, &["spec", "groups"])
+                .iter()
+                .filter_map(|g| g.as_str().map(str::to_owned))
+                .collect();
             decide(server, &asked, &question).await
         }
     };
@@ -83,11 +92,18 @@ async fn decide(server: &ApiServer, user: &User, question: &Value) -> Value {
 async fn rules(server: &ApiServer, user: &User, namespace: &str) -> Value {
     let policy = server.authorizer.policy().await;
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    let everything = Rule { verbs: vec!["*".into()], groups: vec!["*".into()], resources: vec!["*".into()], ..Rule::default() };
+    let everything =
+        Rule { verbs: vec!["*".into()], groups: vec!["*".into()], resources: vec!["*".into()], ..Rule::default() };
     let master = user.is_in(crate::authn::MASTERS).then_some(&everything);
     for rule in master.into_iter().chain(policy.rules_for(user, namespace)) {
         let mut entry = Map::new();
-        for (key, words) in [("verbs", &rule.verbs), ("apiGroups", &rule.groups), ("resources", &rule.resources), ("resourceNames", &rule.names), ("nonResourceURLs", &rule.paths)] {
+        for (key, words) in [
+            ("verbs", &rule.verbs),
+            ("apiGroups", &rule.groups),
+            ("resources", &rule.resources),
+            ("resourceNames", &rule.names),
+            ("nonResourceURLs", &rule.paths),
+        ] {
             if !words.is_empty() {
                 entry.insert(key.to_owned(), words.clone().into());
             }

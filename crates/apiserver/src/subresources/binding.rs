@@ -36,7 +36,10 @@ pub async fn bind(server: &ApiServer, exchange: &mut Exchange) -> Result<Respons
             let Some(pod) = pod else { return Err(Status::not_found("", "pods", &name)) };
             let conflict = |why: String| Status::conflict("", "pods/binding", &name, &why);
             if !uid.is_empty() && uid != object::uid(pod) {
-                return Err(conflict(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(pod))));
+                return Err(conflict(format!(
+                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                    object::uid(pod)
+                )));
             }
             if object::is_being_deleted(pod) {
                 return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
@@ -58,7 +61,9 @@ pub async fn bind(server: &ApiServer, exchange: &mut Exchange) -> Result<Respons
 fn bound(pod: &Value, node: &str, binding: &Value, now: &str) -> Value {
     let mut pod = pod.clone();
     object::set(&mut pod, &["spec", "nodeName"], node);
-    for (key, value) in object::at(binding, &["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten() {
+    for (key, value) in
+        object::at(binding, &["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten()
+    {
         object::set(&mut pod, &["metadata", "annotations", key], value.clone());
     }
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,

@@ -44,7 +44,9 @@ async fn take_from_budget(server: &ApiServer, namespace: &str, pod: &Value) -> R
         });
         let Some((entry, mut budget)) = covering.next() else { return Ok(()) };
         if covering.next().is_some() {
-            return Err(Status::internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."));
+            return Err(Status::internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
         }
         let allowed = object::integer(&budget, &["status", "disruptionsAllowed"]).unwrap_or(0);
         if allowed <= 0 {
@@ -52,7 +54,8 @@ async fn take_from_budget(server: &ApiServer, namespace: &str, pod: &Value) -> R
             let healthy = object::integer(&budget, &["status", "currentHealthy"]).unwrap_or(0);
             let desired = object::integer(&budget, &["status", "desiredHealthy"]).unwrap_or(0);
             let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-            let cause = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
+            let cause =
+                format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
             return Err(Status::new(429, "TooManyRequests", message)
                 .with_details(json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]})));
         }

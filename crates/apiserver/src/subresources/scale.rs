@@ -100,7 +100,8 @@ fn selector(object: &Value, paths: &ScalePaths) -> Option<String> {
             Selector::from_label_selector(Some(found)).map(|s| s.to_string())
         }
         Value::Object(map) => {
-            let pairs: Vec<String> = map.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
+            let pairs: Vec<String> =
+                map.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
             Some(pairs.join(","))
         }
         _ => None,

@@ -44,7 +44,10 @@ pub async fn request(server: &ApiServer, exchange: &mut Exchange) -> Result<Resp
             Some(Reference { name: pod.to_owned(), uid: object::uid(&codec::decode(&found.value)).to_owned() })
         }
         Some(other) if !other.is_null() => {
-            return Err(Status::bad_request(format!("cannot bind token for serviceaccount {name:?} to {}: only Pods are supported", object::kind(other))));
+            return Err(Status::bad_request(format!(
+                "cannot bind token for serviceaccount {name:?} to {}: only Pods are supported",
+                object::kind(other)
+            )));
         }
         _ => None,
     };

@@ -47,9 +47,9 @@ pub fn options(exchange: &Exchange) -> Result<DeleteOptions, Status> {
     let mut options = DeleteOptions { dry_run: exchange.query.dry_run()?, ..DeleteOptions::default() };
     let grace = exchange.query.get("gracePeriodSeconds");
     if !grace.is_empty() {
-        let parsed = grace.parse().map_err(|_| {
-            Status::bad_request(format!("strconv.ParseInt: parsing {grace:?}: invalid syntax"))
-        })?;
+        let parsed = grace
+            .parse()
+            .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {grace:?}: invalid syntax")))?;
         options.grace_period_seconds = Some(parsed);
     }
     options.set_propagation(exchange.query.get("propagationPolicy"))?;

@@ -116,7 +116,12 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         if found.len() == options.limit && (more_here || page.remaining > 0) {
             let after = found.last().map(|e| e.key[scope.len().min(e.key.len())..].to_owned()).unwrap_or_default();
             let next = Cursor { revision, after }.encode();
-            return Ok(Listed { entries: found, revision, next: Some(next), remaining: everything.then_some(page.remaining) });
+            return Ok(Listed {
+                entries: found,
+                revision,
+                next: Some(next),
+                remaining: everything.then_some(page.remaining),
+            });
         }
         match last_key {
             Some(key) if page.remaining > 0 => range.start = format!("{key}\0"),
@@ -151,7 +156,8 @@ impl Cursor {
     }
 
     fn decode(token: &str) -> Result<Self, Status> {
-        let refused = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let refused =
+            |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|e| refused(&e.to_string()))?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|_| {
             let first = String::from_utf8_lossy(&bytes).chars().next().unwrap_or(' ');

@@ -67,7 +67,11 @@ pub fn answer(server: &ApiServer, exchange: &Exchange, code: u16, written: Writt
     match exchange.wanted.shape {
         Shape::Table => {
             let rows = [value];
-            response::value(code, exchange.wanted, &table::table(server, resource, &rows, &exchange.query, serde_json::json!({})))
+            response::value(
+                code,
+                exchange.wanted,
+                &table::table(server, resource, &rows, &exchange.query, serde_json::json!({})),
+            )
         }
         Shape::PartialMetadata => response::value(code, exchange.wanted, &table::partial(&value)),
         _ => response::object(code, exchange.wanted, crate::registry::shown(&value)),

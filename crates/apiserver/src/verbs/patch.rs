@@ -63,7 +63,10 @@ impl Patcher {
             return Err(Status::new(
                 415,
                 "UnsupportedMediaType",
-                format!("the body of the request was in an unknown format - accepted media types include: {}", accepted.join(", ")),
+                format!(
+                    "the body of the request was in an unknown format - accepted media types include: {}",
+                    accepted.join(", ")
+                ),
             ));
         };
         let force = exchange.query.flag("force");

@@ -38,7 +38,8 @@ pub async fn watch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
     let mut initial = None;
     // Without a version the watch starts with all that is there; with one, right behind it.
     let after = if options.initial_events || asked == 0 {
-        let snapshot = ListOptions { limit: 0, cursor: String::new(), at: crate::request::ReadAt::Latest, ..options.clone() };
+        let snapshot =
+            ListOptions { limit: 0, cursor: String::new(), at: crate::request::ReadAt::Latest, ..options.clone() };
         let send = options.initial_events || !exchange.query.has("sendInitialEvents");
         let listed = list::select(server, exchange, &snapshot).await?;
         let revision = listed.revision;
@@ -50,7 +51,8 @@ pub async fn watch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
         asked
     };
     let watch = store.watch(&scope, after);
-    let timeout = options.timeout_seconds.unwrap_or_else(|| SHORTEST_DEFAULT + server.registry.random.below(SHORTEST_DEFAULT));
+    let timeout =
+        options.timeout_seconds.unwrap_or_else(|| SHORTEST_DEFAULT + server.registry.random.below(SHORTEST_DEFAULT));
     let end = Instant::now() + Duration::from_secs(timeout);
     let writer = Writer {
         server: server.clone(),
@@ -62,7 +64,17 @@ pub async fn watch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
         columns_sent: false,
     };
     let marks_end = options.initial_events && options.bookmarks;
-    let feed = Feed { writer, options, initial, marks_end, start: after, watch, end, next_bookmark: Instant::now() + BOOKMARK_EVERY, over: false };
+    let feed = Feed {
+        writer,
+        options,
+        initial,
+        marks_end,
+        start: after,
+        watch,
+        end,
+        next_bookmark: Instant::now() + BOOKMARK_EVERY,
+        over: false,
+    };
     let body = Body::Stream(Box::pin(stream::unfold(feed, |mut feed| async move {
         let bytes = feed.next().await?;
         Some((bytes, feed))
@@ -183,7 +195,13 @@ impl Writer {
         let seen = |entry: &Entry| selected(&self.resource, entry, &options.labels, &options.fields);
         let was = event.previous.as_ref().is_some_and(|p| seen(p));
         let kind = match event.kind {
-            EventKind::Delete => if was { "DELETED" } else { return },
+            EventKind::Delete => {
+                if was {
+                    "DELETED"
+                } else {
+                    return;
+                }
+            }
             EventKind::Put => match (was, seen(&event.entry)) {
                 (false, true) => "ADDED",
                 (true, true) => "MODIFIED",

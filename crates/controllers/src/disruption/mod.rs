@@ -27,7 +27,9 @@ pub(crate) async fn run(context: Context) {
         .watch(&budgets, |change| vec![change.key()])
         .watch(&pods, move |change| {
             let budgets = by_pod.in_namespace(&change.key().namespace);
-            let selected = |pod: &Pod| budgets.iter().filter(|b| plan::covers(b, pod)).map(|b| Key::of(b.as_ref())).collect::<Vec<_>>();
+            let selected = |pod: &Pod| {
+                budgets.iter().filter(|b| plan::covers(b, pod)).map(|b| Key::of(b.as_ref())).collect::<Vec<_>>()
+            };
             let mut keys = selected(change.object());
             keys.extend(change.old().map(|old| selected(old)).unwrap_or_default());
             keys

@@ -33,7 +33,11 @@ fn a_budget_allows_as_many_evictions_as_leave_enough() {
         let pods: Vec<Pod> = (0..3.max(ready)).map(|i| pod(&format!("p{i}"), i < ready)).collect();
         let covered: Vec<&Pod> = pods.iter().collect();
         let (status, _) = plan::status(&budget(spec.clone()), &covered, should_be, Timestamp::UNIX_EPOCH);
-        assert_eq!((status.desired_healthy, status.disruptions_allowed), (Some(desired), Some(allowed)), "{spec} with {ready} ready");
+        assert_eq!(
+            (status.desired_healthy, status.disruptions_allowed),
+            (Some(desired), Some(allowed)),
+            "{spec} with {ready} ready"
+        );
         assert_eq!(status.observed_generation, Some(3));
     }
 }
@@ -42,8 +46,11 @@ fn a_budget_allows_as_many_evictions_as_leave_enough() {
 fn an_eviction_that_was_granted_counts_until_its_pod_is_gone_or_two_minutes_are_over() {
     let now = Timestamp::UNIX_EPOCH;
     let mut budget = budget(json!({"minAvailable": 1}));
-    budget.status = serde_json::from_value(json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
-        "disruptedPods": {"p0": "1970-01-01T00:00:00Z"}})).unwrap();
+    budget.status = serde_json::from_value(
+        json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+        "disruptedPods": {"p0": "1970-01-01T00:00:00Z"}}),
+    )
+    .unwrap();
     let pods = [pod("p0", true), pod("p1", true)];
     let covered: Vec<&Pod> = pods.iter().collect();
     let (status, again) = plan::status(&budget, &covered, 2, now);

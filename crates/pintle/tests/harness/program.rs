@@ -33,18 +33,15 @@ impl Place {
         arguments.push(kubeconfig.to_str().expect("a path in UTF-8"));
         arguments.extend(flags);
         let mut program = self.start(&arguments);
-        let kubectl = self.kubectl();
-        eventually("the cluster is ready", async || {
+        eventually("pintle says that it is ready", async || {
             if let Some(status) = program.child.try_wait().expect("the state of a child") {
                 panic!("pintle ended with {status}:\n{}{}", program.stdout(), program.stderr());
             }
-            if !kubeconfig.exists() || !program.stdout().contains("ready") {
-                return Err(program.stdout());
-            }
-            let answer = kubectl.run("get --raw /readyz").await;
-            if answer.stdout == "ok" { Ok(()) } else { Err(answer.to_string()) }
+            let said = program.stdout();
+            if kubeconfig.exists() && said.contains("ready") { Ok(()) } else { Err(said) }
         })
         .await;
+        self.kubectl().until("get --raw /readyz", |said| said == "ok").await;
         program
     }
 

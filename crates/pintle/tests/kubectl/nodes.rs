@@ -61,6 +61,9 @@ async fn a_disruption_budget_holds_a_drain_up() {
     assert_eq!(answer.code, Some(1), "{answer}");
     assert_says(&answer.stderr, &["Cannot evict pod as it would violate the pod's disruption budget."]);
     assert_eq!(cluster.ok("get deployment web -o jsonpath={.status.availableReplicas}").await, "2");
+    cluster.ok(r#"patch pdb web --type=merge -p '{"spec":{"maxUnavailable":2}}'"#).await;
+    cluster.until("get pdb web -o jsonpath={.status.disruptionsAllowed}", |allowed| allowed == "2").await;
+    assert_says(&cluster.ok("drain node-0 --timeout=60s").await, &["node/node-0 drained\n"]);
 }
 
 #[tokio::test]
