@@ -104,12 +104,14 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     .await?;
     server.set_address(address.to_string());
     let tls = pki.server_tls(&addresses(address.ip()), clock.now())?;
+    let url = format!("https://{}", reachable(address));
+    // Written before the first answer: who finds the server ready finds the way in.
+    let config = write_kubeconfig(&flags, directory.as_deref(), &url, &pki, &clock)?;
     let serving = tokio::spawn(listener::serve(server.clone(), tcp, tls));
     let own_loops = tokio::spawn({
         let server = server.clone();
         async move { server.run().await }
     });
-    let url = format!("https://{}", reachable(address));
     println!("api        {url}");
     let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes);
     println!(
@@ -119,7 +121,6 @@ async fn up(flags: Flags) -> Result<(), Failure> {
         if flags.nodes == 1 { "node" } else { "nodes" }
     );
 
-    let config = write_kubeconfig(&flags, directory.as_deref(), &url, &pki, &clock)?;
     println!("kubeconfig {}", config.display());
     println!("ready      in {} ms; Ctrl-C stops it", started.elapsed().as_millis());
     println!();

@@ -53,6 +53,16 @@ struct OfType {
     check: Option<Check>,
 }
 
+/// The fields that take one of a list of values: type, field, values.
+pub fn enumerations() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'static str])> {
+    table().iter().flat_map(|(type_name, of_type)| {
+        of_type.rows.iter().filter_map(|row| match &row.rule {
+            Rule::OneOf(values) => Some((*type_name, row.field, values.as_slice())),
+            _ => None,
+        })
+    })
+}
+
 fn table() -> &'static BTreeMap<&'static str, OfType> {
     static TABLE: OnceLock<BTreeMap<&'static str, OfType>> = OnceLock::new();
     TABLE.get_or_init(|| {

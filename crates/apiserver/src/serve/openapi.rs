@@ -3,6 +3,7 @@
 use crate::ApiServer;
 use crate::body::Body;
 use crate::catalogue::Resource;
+use crate::resources::rules;
 use crate::response;
 use http::Response;
 use pintle_meta::names::join_api_version;
@@ -74,6 +75,12 @@ fn schemas(resources: &[&Arc<Resource>]) -> Map<String, Value> {
         ]));
     }
     super::descriptions::document(&mut all);
+    for (type_name, field, values) in rules::enumerations() {
+        let schema = all.get_mut(&pintle_schema::openapi::definition_name(type_name));
+        if let Some(property) = schema.and_then(|s| s.get_mut("properties")).and_then(|p| p.get_mut(field)) {
+            property["enum"] = json!(values);
+        }
+    }
     for resource in resources {
         let name = definition(resource);
         if resource.custom {
