@@ -98,6 +98,20 @@ impl ListWriter {
         }
     }
 
+    /// How many bytes wait to be taken.
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// What was written so far; the list goes on with room for `capacity` bytes.
+    pub fn take(&mut self, capacity: usize) -> Bytes {
+        std::mem::replace(&mut self.out, BytesMut::with_capacity(capacity + capacity / 8)).freeze()
+    }
+
     pub fn finish(mut self) -> Bytes {
         self.out.put_slice(b"]}\n");
         self.out.freeze()

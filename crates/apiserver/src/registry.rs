@@ -133,6 +133,10 @@ pub fn selected(resource: &Resource, entry: &Entry, labels: &Selector, fields: &
     if labels.is_everything() && fields.is_everything() {
         return true;
     }
+    if fields.is_everything() {
+        let facets = facets(resource, entry);
+        return labels.matches(|key| facets.label(key));
+    }
     let (namespace, name) = names_of(resource, &entry.key);
     let known = |field: &str| match field {
         "metadata.name" => Some(name),

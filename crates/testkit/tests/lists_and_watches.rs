@@ -170,3 +170,18 @@ async fn events_are_gone_after_an_hour() {
     cluster.advance(Duration::from_secs(200)).await;
     assert_eq!(cluster.request("GET", path, "", "").await.code, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_arrives_whole_though_it_is_sent_in_pieces() {
+    let cluster = Cluster::bare().await;
+    let filler = "x".repeat(4000);
+    for i in 0..200 {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i:03}"), "namespace": "default"}, "data": {"f": filler}});
+        cluster.create(map).await.unwrap();
+    }
+    let answer = cluster.request("GET", MAPS, "", "").await;
+    let items = answer.body["items"].as_array().expect("one JSON text");
+    assert_eq!(items.len(), 200);
+    assert!(items.iter().all(|i| i["data"]["f"] == filler.as_str() && i.get("kind").is_none()));
+    assert_eq!(answer.body["kind"], "ConfigMapList");
+}

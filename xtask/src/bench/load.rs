@@ -14,6 +14,8 @@ use tokio::time::Instant;
 
 pub(crate) const OBJECTS: usize = 3000;
 const CLIENTS: usize = 32;
+/// Objects that are made for watchers have numbers of their own.
+const WATCHED: usize = 100_000;
 const BASE: &str = "/api/v1/namespaces/default/configmaps";
 
 /// What one load showed.
@@ -121,7 +123,7 @@ fn outcome(name: &'static str, took: Duration, mut times: Vec<Duration>, spent: 
     }
 }
 
-/// Writes while many watch, until every watcher has seen every write.
+/// Thirty-two clients write while many watch, until every watcher has seen every write.
 pub(crate) async fn fan_out(
     target: &Target,
     pids: &[u32],
@@ -157,20 +159,15 @@ pub(crate) async fn fan_out(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let (started, spent) = (Instant::now(), processor(pids));
-    let mut connection = target.connect().await?;
-    for i in 0..writes {
-        let (code, answer) =
-            connection.call(Method::POST, BASE, "application/json", object(100_000 + i, "watched")).await?;
-        ensure!(code == 201, "{code} {}", String::from_utf8_lossy(&answer));
-    }
+    run(target, &[], name, writes, |i| (Method::POST, BASE.into(), "application/json", object(WATCHED + i, "watched")))
+        .await?;
     let mut latest = started;
     for task in tasks {
         latest = latest.max(task.await??.unwrap_or(started));
     }
     let (took, spent) = (latest - started, processor(pids) - spent);
-    for i in 0..writes {
-        connection.call(Method::DELETE, &format!("{BASE}/bench-{}", 100_000 + i), "", Bytes::new()).await?;
-    }
+    run(target, &[], name, writes, |i| (Method::DELETE, format!("{BASE}/bench-{}", WATCHED + i), "", Bytes::new()))
+        .await?;
     let deliveries = watchers * writes;
     Ok(Outcome {
         name,

@@ -17,12 +17,18 @@ use std::time::Duration;
 
 pub(crate) fn run() -> Result<()> {
     println!("building a release …");
-    let status = Command::new("cargo")
-        .args(["build", "--release", "--package", "pintle"])
-        .current_dir(crate::root())
-        .status()?;
-    ensure!(status.success(), "the build failed");
+    cargo(&["build", "--release", "--package", "pintle"])?;
+    // The load generator shares the machine with the server: it must be fast too.
+    if cfg!(debug_assertions) {
+        return cargo(&["run", "--release", "--quiet", "--package", "xtask", "--", "bench"]);
+    }
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(bench())
+}
+
+fn cargo(arguments: &[&str]) -> Result<()> {
+    let status = Command::new("cargo").args(arguments).current_dir(crate::root()).status()?;
+    ensure!(status.success(), "cargo {} failed", arguments.join(" "));
+    Ok(())
 }
 
 async fn bench() -> Result<()> {

@@ -11,6 +11,7 @@ use crate::response::{self, Shape};
 use crate::table;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::Bytes;
 use http::Response;
 use pintle_meta::Status;
 use pintle_store::{Entry, Range};
@@ -51,20 +52,55 @@ pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Respons
             let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
             response::value(200, exchange.wanted, &list)
         }
-        _ => response::object(200, exchange.wanted, encode(server, resource, &listed.entries, &metadata)),
+        _ if exchange.wanted.yaml => {
+            response::object(200, exchange.wanted, encode(server, resource, &listed.entries, &metadata))
+        }
+        _ => stream(server, resource, listed.entries, &metadata),
     })
 }
 
-/// The list's bytes, made of the objects' own.
-pub fn encode(server: &ApiServer, resource: &Resource, entries: &[Arc<Entry>], metadata: &Value) -> bytes::Bytes {
+/// A list's bytes are handed on in pieces of about this size, so that a long one is never in memory twice.
+const PIECE: usize = 128 * 1024;
+
+/// The list in one piece.
+pub fn encode(server: &ApiServer, resource: &Resource, entries: &[Arc<Entry>], metadata: &Value) -> Bytes {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
-    // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
-    let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
-    let mut writer = ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, size);
+    let mut writer = writer(resource, metadata, size);
     for entry in entries {
         writer.item(&server.registry.bytes_in(resource, entry));
     }
     writer.finish()
+}
+
+/// The list as an answer: a short one whole, a long one piece by piece as the client takes it.
+fn stream(server: &ApiServer, resource: &Arc<Resource>, entries: Vec<Arc<Entry>>, metadata: &Value) -> Response<Body> {
+    let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
+    if size <= PIECE {
+        return response::json(200, encode(server, resource, &entries, metadata));
+    }
+    let (server, resource) = (server.clone(), resource.clone());
+    let start = Some((writer(&resource, metadata, PIECE), entries.into_iter()));
+    let pieces = futures::stream::unfold(start, move |state| {
+        let next = state.map(|(mut writer, mut entries)| {
+            for entry in entries.by_ref() {
+                writer.item(&server.registry.bytes_in(&resource, &entry));
+                if writer.len() >= PIECE {
+                    return (writer.take(PIECE), Some((writer, entries)));
+                }
+            }
+            (writer.finish(), None)
+        });
+        std::future::ready(next)
+    });
+    let mut answer = response::json(200, Bytes::new());
+    *answer.body_mut() = Body::Stream(Box::pin(pieces));
+    answer
+}
+
+fn writer(resource: &Resource, metadata: &Value, capacity: usize) -> ListWriter {
+    // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
+    let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
+    ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, capacity)
 }
 
 /// The objects that the request selects.

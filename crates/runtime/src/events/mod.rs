@@ -58,7 +58,7 @@ impl Recorder {
         let event = self.make(involved, kind, reason, message);
         if let Err(mpsc::error::TrySendError::Full(event)) = self.sender.try_send(event) {
             let (reason, object) = (event.reason, event.involved_object.name);
-            tracing::warn!(?reason, ?object, "event dropped: too many wait");
+            tracing::debug!(?reason, ?object, "event dropped: too many wait");
         }
     }
 
