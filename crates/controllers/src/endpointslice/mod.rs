@@ -44,7 +44,10 @@ pub(crate) async fn run(context: Context) {
                 key.into_iter().collect()
             }
         })
-        .watch(&endpoints, |change| vec![change.key()])
+        .watch(&endpoints, |change| match change.is_deleted() || plan::is_written_here(change.object()) {
+            true => vec![change.key()],
+            false => Vec::new(),
+        })
         .reads(&nodes)
         .run(Slices::new(&context, services, pods, nodes, slices, endpoints, expectations))
         .await;

@@ -13,6 +13,11 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
+/// Written by this loop; an Endpoints object of somebody else is left alone.
+pub(in crate::endpointslice) fn is_written_here(endpoints: &Endpoints) -> bool {
+    endpoints.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(MANAGED_BY))
+}
+
 /// Addresses in the object, at most.
 const CAPACITY: usize = 1000;
 

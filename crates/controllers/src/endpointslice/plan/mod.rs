@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service};
 
-pub(super) use legacy::{LegacyWrite, legacy};
+pub(super) use legacy::{LegacyWrite, is_written_here, legacy};
 pub(super) use slices::{Write, slices};
 
 use crate::pods;
