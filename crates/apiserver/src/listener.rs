@@ -4,9 +4,10 @@ use crate::ApiServer;
 use crate::body::{Body, LIMIT};
 use crate::request::{Peer, Request};
 use crate::response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::Response;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -25,6 +26,9 @@ const HEADERS: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
 /// Streams of one HTTP/2 connection; client-go opens one a watch.
 const STREAMS: u32 = 1000;
+
+/// How much of a body that is too large is read before the connection is given up.
+const HEARD_OUT: usize = 16 * LIMIT;
 
 /// Serves until the server stops.
 pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
@@ -94,12 +98,25 @@ async fn answer(server: ApiServer, peer: Peer, request: http::Request<Incoming>)
     server.handle(Request { method: head.method, uri: head.uri, headers: head.headers, body, peer }).await
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Status> {
-    match Limited::new(body, LIMIT).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(Status::too_large(format!("Request entity too large: limit is {LIMIT}")))
+/// Reads the body. One that is too large is read to its end, within reason, so that its sender hears the answer.
+async fn read(mut body: Incoming) -> Result<Bytes, Status> {
+    let (mut whole, mut size) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Status::bad_request(format!("the body could not be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        size += data.len();
+        // Most bodies are one frame, and need no copy.
+        if size == data.len() && body.is_end_stream() && size <= LIMIT {
+            return Ok(data);
         }
-        Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
+        if size <= LIMIT {
+            whole.extend_from_slice(&data);
+        } else if size > HEARD_OUT {
+            break;
+        }
     }
+    if size > LIMIT {
+        return Err(Status::too_large(format!("Request entity too large: limit is {LIMIT}")));
+    }
+    Ok(whole.freeze())
 }
