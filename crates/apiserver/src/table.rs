@@ -3,6 +3,7 @@
 use crate::ApiServer;
 use crate::catalogue::Resource;
 use crate::request::Query;
+use bytes::{BufMut, Bytes, BytesMut};
 use jiff::Timestamp;
 use pintle_meta::object;
 use serde_json::{Value, json};
@@ -39,6 +40,25 @@ pub fn partial(object: &Value) -> Value {
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
         "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
     })
+}
+
+/// The bare metadata of an encoded object, cut out of its bytes: nothing else of it is read.
+pub fn partial_bytes(encoded: &[u8]) -> Bytes {
+    #[derive(serde::Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow)]
+        metadata: &'a serde_json::value::RawValue,
+    }
+    match serde_json::from_slice::<Head<'_>>(encoded) {
+        Ok(head) => {
+            let mut out = BytesMut::with_capacity(head.metadata.get().len() + 80);
+            out.put_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":");
+            out.put_slice(head.metadata.get().as_bytes());
+            out.put_u8(b'}');
+            out.freeze()
+        }
+        Err(_) => partial(&crate::codec::decode(encoded)).to_string().into(),
+    }
 }
 
 /// How long ago, as people say it: `5s`, `3m20s`, `4d`.

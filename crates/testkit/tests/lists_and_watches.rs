@@ -185,3 +185,18 @@ async fn a_long_list_arrives_whole_though_it_is_sent_in_pieces() {
     assert!(items.iter().all(|i| i["data"]["f"] == filler.as_str() && i.get("kind").is_none()));
     assert_eq!(answer.body["kind"], "ConfigMapList");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_metadata_alone_gets_exactly_that() {
+    let (cluster, api) = with_maps(2).await;
+    let whole = serde_json::to_value(api.get("m001").await.unwrap().metadata).unwrap();
+    let bare = api.get_metadata("m001").await.unwrap();
+    assert_eq!(serde_json::to_value(&bare.metadata).unwrap(), whole);
+    let mut watch = api.watch_metadata(&WatchParams::default().timeout(1), "0").await.unwrap().boxed();
+    match watch.next().await.unwrap().unwrap() {
+        WatchEvent::Added(first) => assert_eq!(first.metadata.name.as_deref(), Some("m000")),
+        other => panic!("{other:?}"),
+    }
+    let answer = cluster.request("GET", &format!("{MAPS}/m001"), "", "").await;
+    assert_eq!(answer.body["kind"], "ConfigMap");
+}

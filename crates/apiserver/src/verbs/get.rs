@@ -18,7 +18,7 @@ pub async fn get(server: &ApiServer, exchange: &mut Exchange) -> Result<Response
             let about = serde_json::json!({"resourceVersion": entry.mod_revision.to_string()});
             response::value(200, exchange.wanted, &table::table(server, resource, &rows, &exchange.query, about))
         }
-        Shape::PartialMetadata => response::value(200, exchange.wanted, &table::partial(&codec::decode(&bytes))),
+        Shape::PartialMetadata => response::object(200, exchange.wanted, table::partial_bytes(&bytes)),
         _ => response::object(200, exchange.wanted, bytes),
     })
 }

@@ -22,6 +22,8 @@ use tokio::time::Instant;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A watch without a timeout ends between this and twice this, so that not all clients come back at once.
 const SHORTEST_DEFAULT: u64 = 1800;
+/// What a line has around its object, at most.
+const LINE: usize = 40;
 /// Initial objects are sent in pieces of about this many bytes.
 const PIECE: usize = 64 * 1024;
 
@@ -124,6 +126,9 @@ impl Feed {
                 next = watch.next() => match next {
                     Ok(events) => {
                         let mut out = BytesMut::new();
+                        if self.writer.plain && self.options.labels.is_everything() && self.options.fields.is_everything() {
+                            out.reserve(events.iter().map(|e| e.entry.value.len() + LINE).sum());
+                        }
                         for event in &events {
                             self.writer.event(&mut out, event, &self.options);
                         }
@@ -224,6 +229,8 @@ impl Writer {
     fn put(&mut self, out: &mut BytesMut, kind: &str, entry: &Entry) {
         if self.plain {
             write_line(out, kind, &entry.value);
+        } else if self.shape == Shape::PartialMetadata {
+            write_line(out, kind, &table::partial_bytes(&entry.value));
         } else {
             self.put_value(out, kind, codec::decode(&entry.value));
         }
@@ -277,7 +284,7 @@ fn line(kind: &str, object: &[u8]) -> Bytes {
 }
 
 fn write_line(out: &mut BytesMut, kind: &str, object: &[u8]) {
-    out.reserve(object.len() + 40);
+    out.reserve(object.len() + LINE);
     out.put_slice(b"{\"type\":\"");
     out.put_slice(kind.as_bytes());
     out.put_slice(b"\",\"object\":");
