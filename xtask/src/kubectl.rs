@@ -41,11 +41,15 @@ fn minor(program: &Path) -> Option<u32> {
 fn build(target: &Path) -> Result<()> {
     println!("xtask: no kubectl 1.{OLDEST} or later here; building one from its Go module (some minutes, once)");
     let go = go()?;
+    let says = |name: &str, value: &str| format!("-X k8s.io/component-base/version.{name}={value}");
+    let flags =
+        [says("gitMajor", "1"), says("gitMinor", &BUILT.to_string()), says("gitVersion", &format!("v1.{BUILT}.1"))]
+            .join(" ");
     let status = Command::new(go)
         .args(["build", "-o"])
         .arg(target)
         .arg("-ldflags")
-        .arg(format!("-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor={BUILT}"))
+        .arg(flags)
         .arg(".")
         .current_dir(root().join("xtask/kubectl"))
         .status()

@@ -58,6 +58,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { history_events: 100_000, history_bytes: 64 << 20, queue_length: 1024 }
+        Self { history_events: 100_000, history_bytes: 32 << 20, queue_length: 1024 }
     }
 }
