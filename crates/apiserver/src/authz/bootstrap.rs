@@ -17,7 +17,8 @@ const BINDINGS: &[(&str, &str, &str, &[&str])] = &[
     ),
     ("system:kube-scheduler", "system:kube-scheduler", "User", &["system:kube-scheduler"]),
     ("system:kube-controller-manager", "system:kube-controller-manager", "User", &["system:kube-controller-manager"]),
-    ("system:node", "system:node", "Group", &["system:nodes"]),
+    // Nobody: a node's certificate alone must not open every Secret. Who trusts its nodes that far adds them.
+    ("system:node", "system:node", "Group", &[]),
     (
         "system:service-account-issuer-discovery",
         "system:service-account-issuer-discovery",

@@ -1,6 +1,6 @@
 //! The garbage collector: what goes when its owner goes.
 //!
-//! Watches the metadata of every resource that can be deleted, found by discovery: again every 30 s, and when a
+//! Watches the metadata of every resource that can be deleted, found by discovery: again every five minutes, and when a
 //! CustomResourceDefinition changes. Keys are UIDs.
 
 mod apply;
@@ -21,7 +21,8 @@ use apply::Collector;
 use monitors::Monitors;
 use plan::Graph;
 
-const REDISCOVER: Duration = Duration::from_secs(30);
+/// Definitions that change are followed at once; this catches what was missed.
+const REDISCOVER: Duration = Duration::from_secs(300);
 
 /// How long a resource that cannot be listed may hold up all others.
 const PATIENCE: Duration = Duration::from_secs(30);
