@@ -1,4 +1,4 @@
-//! What a cluster may do to a loop: its requests fail, its watches are cut.
+//! What a cluster may do to a loop: its watches are cut.
 
 use bytes::Bytes;
 use futures::stream;
@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use kube::Client;
 use kube::client::Body;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
 type Answer = UnsyncBoxBody<Bytes, kube::Error>;
@@ -21,8 +21,6 @@ pub struct Faults(Arc<Switches>);
 struct Switches {
     watches_cut: AtomicBool,
     cut: Notify,
-    writes_until_failure: AtomicU64,
-    failing: AtomicBool,
 }
 
 impl Faults {
@@ -32,17 +30,6 @@ impl Faults {
         if cut {
             self.0.cut.notify_waiters();
         }
-    }
-
-    /// The next `n` writes go through; then every request fails until [`Faults::heal`].
-    pub fn fail_after_writes(&self, n: u64) {
-        self.0.writes_until_failure.store(n + 1, Ordering::SeqCst);
-    }
-
-    pub fn heal(&self) {
-        self.0.failing.store(false, Ordering::SeqCst);
-        self.0.writes_until_failure.store(0, Ordering::SeqCst);
-        self.0.watches_cut.store(false, Ordering::SeqCst);
     }
 
     /// A client whose requests these switches act on.
@@ -70,6 +57,10 @@ impl Faults {
         let frames = stream::unfold(body, move |mut body| {
             let faults = faults.clone();
             async move {
+                // The cut may have come while nobody waited for a frame.
+                if faults.0.watches_cut.load(Ordering::SeqCst) {
+                    return None;
+                }
                 tokio::select! {
                     biased;
                     () = faults.0.cut.notified() => None,
@@ -81,15 +72,7 @@ impl Faults {
     }
 
     fn refuses(&self, request: &Request<Body>) -> bool {
-        let is_write = !matches!(*request.method(), http::Method::GET | http::Method::HEAD);
-        if is_write && self.0.writes_until_failure.load(Ordering::SeqCst) > 0 {
-            let left = self.0.writes_until_failure.fetch_sub(1, Ordering::SeqCst);
-            if left == 1 {
-                self.0.failing.store(true, Ordering::SeqCst);
-            }
-        }
-        let failing = self.0.failing.load(Ordering::SeqCst);
-        failing || (is_watch(request) && self.0.watches_cut.load(Ordering::SeqCst))
+        is_watch(request) && self.0.watches_cut.load(Ordering::SeqCst)
     }
 }
 

@@ -33,8 +33,6 @@ impl Admission {
         write: &Write<'_>,
         operation: Operation,
         object: &mut Value,
-        _old: Option<&Value>,
-        _warnings: &mut [String],
     ) -> Result<(), Status> {
         if operation == Operation::Create {
             namespaces::must_be_active(registry, write).await?;
@@ -56,13 +54,7 @@ impl Admission {
     }
 
     /// May refuse the object, after everything has changed that changes.
-    pub async fn validate(
-        &self,
-        write: &Write<'_>,
-        operation: Operation,
-        object: &Value,
-        _old: Option<&Value>,
-    ) -> Result<(), Status> {
+    pub async fn validate(&self, write: &Write<'_>, operation: Operation, object: &Value) -> Result<(), Status> {
         if operation == Operation::Delete {
             namespaces::protect(write, object)?;
         }

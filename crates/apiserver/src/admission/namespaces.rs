@@ -1,7 +1,6 @@
 //! Objects go only into namespaces that exist and are not on their way out; some namespaces stay.
 
 use super::forbidden;
-use crate::codec;
 use crate::registry::{Registry, Write};
 use pintle_meta::{Status, object};
 use serde_json::{Value, json};
@@ -28,18 +27,12 @@ pub(super) async fn must_be_active(registry: &Registry, write: &Write<'_>) -> Re
     if !is_terminating {
         return Ok(());
     }
-    let namespace = codec::decode(&entry.value);
     let why = format!("unable to create new content in namespace {name} because it is being terminated");
     let mut status = forbidden(write, "", &why);
     if let Some(details) = &mut status.details {
         details["causes"] = json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace",
             "message": format!("namespace {name} is being terminated")}]);
     }
-    tracing::debug!(
-        namespace = name,
-        since = object::text(&namespace, &["metadata", "deletionTimestamp"]),
-        "refused: namespace is terminating"
-    );
     Err(status)
 }
 

@@ -38,13 +38,13 @@ impl Registry {
             return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
         }
         metadata::place(write, &mut object)?;
-        let generated = metadata::name_new(&self.random, resource, &mut object);
+        let generated = metadata::name_new(&self.random, &mut object);
         if track {
             let (version, now) = (write.api_version(), self.clock.now_rfc3339());
             let manager = write.manager(&version, &now, Operation::Update);
             track_update(resource.schema(), None, &mut object, &manager, write.reset_fields());
         }
-        self.admission.admit(self, write, Admitted::Create, &mut object, None, warnings).await?;
+        self.admission.admit(self, write, Admitted::Create, &mut object).await?;
         metadata::stamp_new(self, resource, &mut object);
         if resource.has_status() && !resource.strategy.creates_with_status() {
             object::remove(&mut object, &["status"]);
@@ -58,7 +58,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
         }
-        self.admission.validate(write, Admitted::Create, &object, None).await?;
+        self.admission.validate(write, Admitted::Create, &object).await?;
         warnings.extend(resource.strategy.warnings(&object));
         pintle_schema::decode::complete(resource.schema(), &mut object);
         if write.dry_run {

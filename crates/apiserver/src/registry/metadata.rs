@@ -37,7 +37,7 @@ pub(super) fn place(write: &Write<'_>, value: &mut Value) -> Result<(), Status> 
 }
 
 /// Gives a new object its generated name. Answers whether the name was generated.
-pub(super) fn name_new(random: &Random, _resource: &Resource, value: &mut Value) -> bool {
+pub(super) fn name_new(random: &Random, value: &mut Value) -> bool {
     if !object::name(value).is_empty() || object::text(value, &["metadata", "generateName"]).is_empty() {
         return false;
     }

@@ -96,7 +96,7 @@ impl Registry {
             let manager = write.manager(&version, &now, Operation::Update);
             track_update(resource.schema(), Some(&old), &mut object, &manager, write.reset_fields());
         }
-        self.admission.admit(self, write, Admitted::Update, &mut object, Some(&old), warnings).await?;
+        self.admission.admit(self, write, Admitted::Update, &mut object).await?;
         let asked = resource.strategy.claims(&object);
         if status_write {
             resource.strategy.prepare_status(&mut object, &old);
@@ -121,7 +121,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, object::name(&old), &errors));
         }
-        self.admission.validate(write, Admitted::Update, &object, Some(&old)).await?;
+        self.admission.validate(write, Admitted::Update, &object).await?;
         if !status_write {
             warnings.extend(resource.strategy.warnings(&object));
         }

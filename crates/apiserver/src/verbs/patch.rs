@@ -123,13 +123,7 @@ impl Patcher {
         };
         let patched = patched.map_err(|error| patch_error(&error))?;
         let parsed = Parsed { value: patched, duplicates: self.duplicates.clone() };
-        let mut object = incoming::accept(resource, parsed, validation, doubts).map_err(|mut status| {
-            // A patch that makes something undecodable is a bad patch of a good object.
-            if status.reason == "BadRequest" && !status.message.contains("strict decoding") {
-                status = Status::bad_request(status.message);
-            }
-            status
-        })?;
+        let mut object = incoming::accept(resource, parsed, validation, doubts)?;
         registry.to_stored(resource, &mut object);
         Ok(Change::new(object))
     }
