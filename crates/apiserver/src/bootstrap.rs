@@ -8,23 +8,38 @@ use crate::codec;
 use crate::registry::Write;
 use crate::resources::core::service::KUBERNETES_ADDRESS;
 use pintle_meta::{Status, object};
-use pintle_store::{Expect, Op, Txn};
+use pintle_store::{CommitError, Expect, Op, Txn};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Writes what is missing, all at once. What is there is left as it is.
+/// Objects written in one transaction; etcd takes no more than 128 changes at once.
+const TOGETHER: usize = 50;
+
+/// Writes what is missing. What is there is left as it is, also what another server that starts at the same time
+/// writes first.
 pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
+    for objects in first_objects().chunks(TOGETHER) {
+        while !write_missing(server, objects).await? {}
+    }
+    Ok(())
+}
+
+/// False if somebody else wrote one of them in between.
+async fn write_missing(server: &ApiServer, objects: &[Value]) -> Result<bool, Status> {
     let mut txn = Txn::default();
-    for object in first_objects() {
-        add(server, &mut txn, object).await?;
+    for object in objects {
+        add(server, &mut txn, object.clone()).await?;
     }
     if txn.ops.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
-    server.registry.store.commit(txn).await.map_err(|error| Status::internal(error.to_string()))?;
-    Ok(())
+    match server.registry.store.commit(txn).await {
+        Ok(_) => Ok(true),
+        Err(CommitError::Conflict { .. }) => Ok(false),
+        Err(error) => Err(Status::internal(error.to_string())),
+    }
 }
 
 fn first_objects() -> Vec<Value> {

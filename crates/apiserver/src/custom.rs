@@ -38,7 +38,7 @@ impl CustomResources {
 }
 
 async fn rebuild(registry: &Registry) {
-    let Ok(page) = registry.store.range(Range::prefix(PREFIX)).await else { return };
+    let Ok(page) = registry.store.range(Range::prefix(PREFIX).cached()).await else { return };
     let mut resources = Vec::new();
     for entry in &page.entries {
         let definition = codec::decode(&entry.value);

@@ -2,7 +2,8 @@
 //!
 //! Rules of access and definitions of resources are read on every request but change rarely. A follower watches
 //! their keys; whoever is about to use the state asks it first whether something changed. So a role that was bound
-//! a moment ago counts for the next request, through this server or another one on the same store.
+//! a moment ago counts for the next request; one that was bound through another server on the same store counts as
+//! soon as this one has seen it.
 
 use futures::FutureExt;
 use pintle_store::{Revision, Store, Watch};

@@ -242,6 +242,14 @@ pub fn read_error(error: ReadError) -> Status {
     }
 }
 
+/// Waits for a revision that a client has seen, perhaps through another server.
+pub async fn reach(store: &dyn Store, revision: u64) -> Result<(), Status> {
+    store.reach(revision).await.map_err(|error| match error {
+        ReadError::Future { current } => too_large(revision, current),
+        other => read_error(other),
+    })
+}
+
 /// A revision that has not happened yet.
 pub fn too_large(asked: u64, current: u64) -> Status {
     let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
@@ -253,5 +261,10 @@ pub fn too_large(asked: u64, current: u64) -> Status {
 }
 
 fn commit_error(error: CommitError) -> Status {
-    Status::unavailable(error.to_string())
+    let message = error.to_string();
+    match error {
+        CommitError::TooLarge { .. } => Status::too_large(message),
+        CommitError::Unavailable { .. } => Status::new(504, "Timeout", message),
+        CommitError::Conflict { .. } | CommitError::Stopped { .. } => Status::unavailable(message),
+    }
 }

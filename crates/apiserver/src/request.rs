@@ -186,7 +186,7 @@ fn percent_decode(text: &str) -> String {
 pub enum ReadAt {
     /// The newest.
     Latest,
-    /// Whatever is at hand; ours is always the newest.
+    /// Whatever is at hand.
     Any,
     /// At least this one.
     NotOlderThan(u64),

@@ -61,16 +61,16 @@ impl Store for MemoryStore {
         self.state.revision()
     }
 
+    async fn reach(&self, revision: Revision) -> Result<(), ReadError> {
+        self.state.check_reached(revision)
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
         Ok(self.state.get(key))
     }
 
     async fn range(&self, range: Range) -> Result<Page, ReadError> {
         self.state.range(&range)
-    }
-
-    async fn count(&self, prefix: &str) -> usize {
-        self.state.snapshot().count(prefix)
     }
 
     async fn commit(&self, txn: Txn) -> Result<Committed, CommitError> {

@@ -14,6 +14,8 @@ pub struct Range {
     pub at: Option<Revision>,
     /// At most this many entries; 0 for all.
     pub limit: usize,
+    /// What this server has at hand will do, though another may have written since.
+    pub cached: bool,
 }
 
 impl Range {
@@ -21,7 +23,7 @@ impl Range {
     pub fn prefix(prefix: impl Into<String>) -> Self {
         let start = prefix.into();
         let end = after_prefix(&start);
-        Self { start, end, at: None, limit: 0 }
+        Self { start, end, ..Self::default() }
     }
 
     #[must_use]
@@ -33,6 +35,13 @@ impl Range {
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// Reads what is at hand; see [`cached`](Range::cached).
+    #[must_use]
+    pub fn cached(mut self) -> Self {
+        self.cached = true;
         self
     }
 
@@ -83,4 +92,6 @@ pub enum ReadError {
     Future { current: Revision },
     #[error("the store was stopped: {reason}")]
     Stopped { reason: String },
+    #[error("the store cannot be reached at the moment: {reason}")]
+    Unavailable { reason: String },
 }

@@ -58,10 +58,6 @@ impl Snapshot {
         self.entries.get(key)
     }
 
-    pub(crate) fn count(&self, prefix: &str) -> usize {
-        keys_from(&self.entries, prefix).take_while(|(key, _)| key.starts_with(prefix)).count()
-    }
-
     pub(crate) fn page(&self, range: &Range) -> Result<Page, ReadError> {
         let revision = range.at.unwrap_or(self.revision);
         self.check(revision)?;

@@ -58,6 +58,12 @@ impl State {
         self.snapshot().revision()
     }
 
+    /// Whether a revision is visible, for engines where none is on its way from elsewhere.
+    pub(crate) fn check_reached(&self, revision: Revision) -> Result<(), ReadError> {
+        let current = self.revision();
+        if revision > current { Err(ReadError::Future { current }) } else { Ok(()) }
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Entry>> {
         self.snapshot().get(key).cloned()
     }

@@ -12,14 +12,17 @@ pub trait Store: Send + Sync + 'static {
     /// The newest revision that readers and watchers may see.
     fn revision(&self) -> Revision;
 
-    /// The newest version of a key.
+    /// Waits until readers and watchers may see `revision`: one that another server over the same
+    /// store gave out may be a moment away. [`ReadError::Future`] if it does not come.
+    async fn reach(&self, revision: Revision) -> Result<(), ReadError>;
+
+    /// The newest version of a key: no commit that was answered before the call, by this or another
+    /// server over the same store, is missed.
     async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError>;
 
-    /// The keys of a range in order, now or at an older revision that is still kept.
+    /// The keys of a range in order, now or at an older revision that is still kept. Now is as new as
+    /// in [`get`](Store::get), unless the range says that what is at hand will do.
     async fn range(&self, range: Range) -> Result<Page, ReadError>;
-
-    /// How many keys start with the prefix.
-    async fn count(&self, prefix: &str) -> usize;
 
     /// Applies a transaction whole, or not at all. A transaction that changes nothing (only checks,
     /// or deletes of absent keys) uses no revision.

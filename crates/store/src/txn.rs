@@ -98,13 +98,16 @@ pub struct Committed {
     pub entries: Vec<Option<Arc<Entry>>>,
 }
 
-/// Why a transaction was not applied; it changed nothing.
+/// Why a transaction was not applied. Except for [`CommitError::Unavailable`] it changed nothing.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
     #[error("key {key} is {}, which is not what the transaction expects; read it again and retry", describe(.current.as_deref()))]
     Conflict { key: Arc<str>, current: Option<Arc<Entry>> },
     #[error("the store takes no writes: {reason}")]
     Stopped { reason: String },
+    /// The engine is elsewhere and did not answer: it may have applied the transaction or not.
+    #[error("the store did not answer, so the write may have happened or not: {reason}")]
+    Unavailable { reason: String },
     #[error("the {what} of key {key:.64} has {size} bytes; between 1 and {limit} can be stored")]
     TooLarge { key: Arc<str>, what: &'static str, size: usize, limit: usize },
 }

@@ -53,7 +53,7 @@ impl Authorizer {
     async fn rebuild(&self) {
         let mut lists = Vec::new();
         for prefix in PREFIXES {
-            let page = self.store.range(Range::prefix(*prefix)).await;
+            let page = self.store.range(Range::prefix(*prefix).cached()).await;
             let values: Vec<Value> =
                 page.map(|p| p.entries.iter().map(|e| codec::decode(&e.value)).collect()).unwrap_or_default();
             lists.push(values);

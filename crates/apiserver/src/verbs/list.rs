@@ -5,7 +5,7 @@ use crate::body::Body;
 use crate::catalogue::Resource;
 use crate::codec::{self, ListWriter};
 use crate::exchange::Exchange;
-use crate::registry::{read_error, selected, too_large};
+use crate::registry::{reach, read_error, selected};
 use crate::request::{ListOptions, ReadAt};
 use crate::response::{self, Shape};
 use crate::table;
@@ -108,16 +108,21 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
     let resource = &exchange.resource;
     check_fields(resource, options)?;
     let store = &server.registry.store;
-    let current = store.revision();
-    let mut at = match options.at {
-        ReadAt::Latest | ReadAt::Any => None,
-        ReadAt::NotOlderThan(revision) if revision > current => return Err(too_large(revision, current)),
-        ReadAt::NotOlderThan(_) => None,
-        ReadAt::Exact(revision) if revision > current => return Err(too_large(revision, current)),
-        ReadAt::Exact(revision) => Some(revision),
-    };
     let scope = resource.scope(exchange.namespace());
     let mut range = Range::prefix(&scope);
+    let mut at = None;
+    match options.at {
+        ReadAt::Latest => {}
+        ReadAt::Any => range.cached = true,
+        ReadAt::NotOlderThan(revision) => {
+            reach(&**store, revision).await?;
+            range.cached = true;
+        }
+        ReadAt::Exact(revision) => {
+            reach(&**store, revision).await?;
+            at = Some(revision);
+        }
+    }
     if !options.cursor.is_empty() {
         let cursor = Cursor::decode(&options.cursor)?;
         range.start = format!("{scope}{}\0", cursor.after);

@@ -5,7 +5,7 @@ use crate::ApiServer;
 use crate::body::Body;
 use crate::catalogue::Resource;
 use crate::exchange::Exchange;
-use crate::registry::{selected, too_large};
+use crate::registry::{reach, selected};
 use crate::request::{ListOptions, Query};
 use crate::response::{self, Shape};
 use crate::{codec, table};
@@ -31,11 +31,8 @@ pub async fn watch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
     let options = ListOptions::parse(&exchange.query)?;
     list::check_fields(&exchange.resource, &options)?;
     let store = server.registry.store.clone();
-    let current = store.revision();
     let asked = options.resource_version.unwrap_or(0);
-    if asked > current {
-        return Err(too_large(asked, current));
-    }
+    reach(&*store, asked).await?;
     let scope = exchange.resource.scope(exchange.namespace());
     let mut initial = None;
     // Without a version the watch starts with all that is there; with one, right behind it.

@@ -13,7 +13,7 @@ pub mod writes;
 
 use std::sync::Arc;
 
-use crate::{Committed, Event, Expect, Revision, Splice, Store, Txn, Watch};
+use crate::{Committed, Event, Expect, Range, Revision, Splice, Store, Txn, Watch};
 
 /// Makes one test per promise of the contract.
 #[macro_export]
@@ -86,6 +86,12 @@ fn create(key: &str, value: &str) -> Txn {
 async fn value(store: &dyn Store, key: &str) -> String {
     let entry = store.get(key).await.expect("a read of the newest revision");
     entry.map(|entry| text(&entry.value)).unwrap_or_default()
+}
+
+/// How many keys start with a prefix.
+async fn count(store: &dyn Store, prefix: &str) -> usize {
+    let page = store.range(Range::prefix(prefix)).await.expect("a read of the newest revision");
+    page.entries.len()
 }
 
 fn text(bytes: &[u8]) -> String {
