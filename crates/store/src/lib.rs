@@ -24,7 +24,8 @@
 //! - `topics`: watchers grouped by prefix
 //! - [`watch`]: events, and the watcher's end of a topic
 //! - [`read`]: ranges, pages, and why a read is refused
-//! - [`mod@file`]: the default engine, durable through fjall
+//! - [`failpoint`]: named places in all of this where a test may step in
+//! - [`mod@file`]: the default engine, durable in a directory
 //! - [`memory`]: the engine for tests
 //! - `contract`: the test suite every engine passes (feature `contract`)
 
@@ -41,6 +42,7 @@ pub mod watch;
 
 pub mod read;
 
+pub mod failpoint;
 pub mod file;
 pub mod memory;
 

@@ -35,7 +35,7 @@ impl MemoryStore {
         Self::from_state(self.state.fork())
     }
 
-    fn from_state(state: State) -> Self {
+    pub(crate) fn from_state(state: State) -> Self {
         Self { state: Arc::new(state), writing: Mutex::new(()) }
     }
 

@@ -50,6 +50,25 @@ impl Snapshot {
         self.revision
     }
 
+    /// Goes on at a later revision, without the history: what happened in between is not known.
+    pub(crate) fn jump(&mut self, revision: Revision) {
+        if revision > self.revision {
+            self.revision = revision;
+            self.compact(revision);
+        }
+    }
+
+    /// The same keys; the history is let go.
+    pub(crate) fn without_history(&self) -> Self {
+        Self { history: Vector::new(), history_bytes: 0, oldest: self.revision, ..self.clone() }
+    }
+
+    /// The entries whose keys come after `key`, in order.
+    pub(crate) fn entries_after(&self, key: &str) -> impl Iterator<Item = &Arc<Entry>> {
+        let after = self.entries.range::<_, str>((Bound::Excluded(key), Bound::Unbounded));
+        after.map(|(_, entry)| entry)
+    }
+
     pub(crate) fn oldest(&self) -> Revision {
         self.oldest
     }

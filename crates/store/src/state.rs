@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 
+use crate::failpoint::{Failpoint, Failpoints, Undisturbed};
 use crate::snapshot::Snapshot;
 use crate::stage::Stage;
 use crate::topics::{Topic, Topics};
@@ -24,6 +25,7 @@ pub(crate) struct State {
     publishing: Mutex<Publishing>,
     stopped: OnceLock<String>,
     closed: AtomicBool,
+    failpoints: Arc<dyn Failpoints>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +44,12 @@ impl State {
             publishing: Mutex::default(),
             stopped: OnceLock::new(),
             closed: AtomicBool::new(false),
+            failpoints: Arc::new(Undisturbed),
         }
+    }
+
+    pub(crate) fn with_failpoints(self, failpoints: Arc<dyn Failpoints>) -> Self {
+        Self { failpoints, ..self }
     }
 
     /// The same keys and history, without the watchers. Costs the same for any size.
@@ -88,9 +95,11 @@ impl State {
         snapshot.compact(publishing.keep_after);
         // Into the topics first: whoever sees the new revision then finds its events there.
         let touched = publishing.topics.deliver(&events);
+        let _ = self.failpoints.reached(Failpoint::WatchDelivered);
         publishing.sweep(snapshot.oldest(), SWEEP);
         self.published.store(Arc::new(snapshot));
         drop(publishing);
+        let _ = self.failpoints.reached(Failpoint::WatchVisible);
         touched.iter().for_each(|topic| topic.wake());
     }
 

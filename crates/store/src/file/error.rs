@@ -10,8 +10,10 @@ pub enum OpenError {
     Locked { dir: PathBuf },
     #[error("the data in {} has format {found}, and this pintle reads format {expected}; use the pintle that wrote it or choose another --data-dir", dir.display())]
     Format { dir: PathBuf, found: String, expected: u32 },
-    #[error("the data in {} is damaged: the value of {key} is not what was written; restore the directory from a backup", dir.display())]
-    Corrupt { dir: PathBuf, key: String },
-    #[error("the data in {} cannot be read: {source}; check the disk, or restore the directory from a backup", dir.display())]
-    Engine { dir: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("the data in {} is damaged: {file}, {place}, is not what was written; restore a snapshot into another --data-dir", dir.display())]
+    Damaged { dir: PathBuf, file: String, place: String },
+    #[error("the data in {} cannot be read: {file}: {source}; check the disk, or restore a snapshot into another --data-dir", dir.display())]
+    Read { dir: PathBuf, file: String, source: std::io::Error },
+    #[error("the store in {} cannot be started: {reason}; make room or check the disk, and start again", dir.display())]
+    Failed { dir: PathBuf, reason: String },
 }

@@ -1,4 +1,4 @@
-//! The default engine: state in memory, made durable by one writer thread through fjall.
+//! The default engine: state in memory, made durable by one writer thread in a directory of its own.
 //!
 //! - Many writers share one sync: the thread takes all that is queued as one group.
 //! - A group is acknowledged, and seen by readers and watchers, after its sync returned.
@@ -7,13 +7,33 @@
 //! - A revision is never given out twice, not even when relaxed transactions were lost with the
 //!   machine's power: their revisions are reserved on disk before they are used.
 //!
-//! `disk` is what is on disk, `record` how one version is laid out there, `writer` the thread.
+//! On disk are a state, `state-N`, and the changes after it, `log-N`, `log-N+1` and so on. Every start begins a
+//! log. When the logs have grown, the current one ends, and another thread writes the state that stands for all of
+//! them. That is all: the keys are in memory, so nothing on disk is ever looked up.
+//!
+//! # Layout
+//!
+//! From the bytes up: `disk` is a directory as the engine sees it, `block` a line of 512 bytes, `frames` reads them
+//! back, `record` is what is in them; `log` and `checkpoint` write the two kinds of file, `recover` reads them.
+//! `engine` puts these together a step at a time and `writer` is the thread that takes the steps. `backup` is a
+//! state in a file elsewhere. `sim` (tests) is a disk that loses power.
 
+pub mod backup;
+mod block;
+mod checkpoint;
 mod disk;
+mod engine;
 mod error;
+mod frames;
+mod log;
 mod record;
+mod recover;
+#[cfg(any(test, feature = "contract"))]
+pub mod sim;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod torture;
 mod writer;
 
 use std::path::Path;
@@ -24,12 +44,14 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, oneshot};
 
+pub use self::disk::{Disk, DiskFile};
+use self::engine::{Engine, Work};
 pub use self::error::OpenError;
 use self::writer::{Queued, Request, Writer};
 pub use crate::Options;
-use crate::snapshot::Snapshot;
+use crate::failpoint::{Failpoints, Undisturbed};
 use crate::state::State;
-use crate::{CommitError, Committed, Entry, Page, Range, ReadError, Revision, Store, Txn, Watch};
+use crate::{CommitError, Committed, Entry, MemoryStore, Page, Range, ReadError, Revision, Store, Txn, Watch};
 
 /// A store in a directory, which it has to itself.
 #[derive(Debug)]
@@ -45,21 +67,46 @@ impl FileStore {
     /// Opens the store in `dir`, or makes one there. Blocks while it reads all of it.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let dir = dir.as_ref();
-        let (disk, loaded) = disk::Fjall::open(dir)?;
-        let snapshot = Snapshot::new(loaded.revision, loaded.entries);
-        Self::start(disk, loaded.reserved, snapshot, options)
-            .map_err(|source| OpenError::Directory { dir: dir.to_owned(), source })
+        let disk = Arc::new(disk::Directory::lock(dir)?);
+        Self::start(dir, disk, options, Arc::new(Undisturbed))
     }
 
-    fn start(disk: impl disk::Disk, reserved: Revision, snapshot: Snapshot, options: Options) -> std::io::Result<Self> {
-        let state = Arc::new(State::new(snapshot, options));
+    /// Opens the store on a disk of the caller's, who may step in at its failpoints.
+    #[cfg(any(test, feature = "contract"))]
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        failpoints: Option<Arc<dyn Failpoints>>,
+    ) -> Result<Self, OpenError> {
+        let failpoints = failpoints.unwrap_or_else(|| Arc::new(Undisturbed));
+        Self::start(Path::new("a simulated disk"), disk, options, failpoints)
+    }
+
+    fn start(
+        dir: &Path,
+        disk: Arc<dyn Disk>,
+        options: Options,
+        failpoints: Arc<dyn Failpoints>,
+    ) -> Result<Self, OpenError> {
+        let engine = Engine::open(disk, options, failpoints).map_err(|problem| problem.at(dir))?;
+        let state = Arc::clone(&engine.state);
         let length = options.queue_length.max(1);
         // A request holds a permit of `room` while queued; the one more is for `drop`, which has none.
         let (queue, requests) = sync_channel(length + 1);
-        let writer = Writer::new(Arc::clone(&state), disk, reserved, requests);
-        let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(|| writer.run())?;
+        let writer = Writer::new(engine, requests);
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(|| writer.run())
+            .map_err(|source| OpenError::Directory { dir: dir.to_owned(), source })?;
         let room = Arc::new(Semaphore::new(length));
         Ok(Self { state, queue, room, thread: Some(thread) })
+    }
+
+    /// A store in memory with the same keys, revision and history, but no watchers. It shares
+    /// memory with this one until either writes, so it costs the same for any size.
+    #[must_use]
+    pub fn fork(&self) -> MemoryStore {
+        MemoryStore::from_state(self.state.fork())
     }
 
     /// Queues a request and waits for its answer; `None` if the writer has ended.
@@ -97,7 +144,7 @@ impl Store for FileStore {
 
     async fn commit(&self, txn: Txn) -> Result<Committed, CommitError> {
         self.state.check_running()?;
-        let answer = self.ask(|reply| Request::Commit { txn, reply }).await;
+        let answer = self.ask(|reply| Request::Work(Work::Commit { txn, reply })).await;
         answer.unwrap_or_else(|| Err(self.stopped()))
     }
 
@@ -107,12 +154,16 @@ impl Store for FileStore {
 
     async fn expire(&self, now_ms: i64) -> Result<usize, CommitError> {
         self.state.check_running()?;
-        let answer = self.ask(|reply| Request::Expire { now_ms, reply }).await;
+        let answer = self.ask(|reply| Request::Work(Work::Expire { now_ms, reply })).await;
         answer.unwrap_or_else(|| Err(self.stopped()))
     }
 
     fn compact(&self, keep_after: Revision) {
         self.state.compact(keep_after);
+        // Not if the queue is full: then there is no lack of occasions.
+        if let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() {
+            let _ = self.queue.try_send(Queued::new(Request::Compacted, Some(permit)));
+        }
     }
 
     fn health(&self) -> Result<(), String> {

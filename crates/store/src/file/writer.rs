@@ -1,15 +1,15 @@
-//! The thread that writes: takes all that is queued as one group, makes it durable, then shows it.
+//! The thread that writes: takes all that is queued as one group, and knows what is due when.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::disk::{Disk, Group};
-use crate::stage::Stage;
-use crate::state::State;
-use crate::{CommitError, Committed, Durability, Revision, Txn};
+use super::checkpoint::{Checkpoint, Step};
+use super::engine::{Engine, Work};
 
 /// How long relaxed transactions may be without a sync; less than the second that is promised, as
 /// the sync itself takes time.
@@ -19,16 +19,16 @@ const RELAXED: Duration = Duration::from_millis(900);
 /// write in a loop, and without the wait the first of them would have a sync to itself.
 const LINGER: Duration = Duration::from_micros(200);
 
-/// Relaxed revisions reserved at a time, each time with a sync.
-const RESERVE: Revision = 10_000;
-
 /// A group takes no more requests than this, to bound how long the first of them waits.
 const GROUP: usize = 1024;
 
 pub(super) enum Request {
-    Commit { txn: Txn, reply: oneshot::Sender<Result<Committed, CommitError>> },
-    Expire { now_ms: i64, reply: oneshot::Sender<Result<usize, CommitError>> },
-    Close { reply: Option<oneshot::Sender<()>> },
+    Work(Work),
+    /// History was compacted: a good time to write the state, if there is reason to.
+    Compacted,
+    Close {
+        reply: Option<oneshot::Sender<()>>,
+    },
 }
 
 /// A request and its place in the queue, which is free again once it is taken out.
@@ -43,177 +43,161 @@ impl Queued {
     }
 }
 
-pub(super) struct Writer<D> {
-    state: Arc<State>,
-    disk: D,
+pub(super) struct Writer {
+    engine: Engine,
     requests: Receiver<Queued>,
-    /// On disk: no revision up to here is ever given out again.
-    reserved: Revision,
     /// Since when there are writes without a sync.
-    unsynced_since: Option<Instant>,
+    lags_since: Option<Instant>,
     last_group: usize,
+    checkpoint: Option<Checkpointing>,
 }
 
-impl<D: Disk> Writer<D> {
-    pub(super) fn new(state: Arc<State>, disk: D, reserved: Revision, requests: Receiver<Queued>) -> Self {
-        Self { state, disk, requests, reserved, unsynced_since: None, last_group: 0 }
+/// A state that another thread writes.
+struct Checkpointing {
+    cancelled: Arc<AtomicBool>,
+    result: Receiver<Result<u64, String>>,
+    thread: JoinHandle<()>,
+}
+
+/// What was in the queue.
+#[derive(Default)]
+struct Gathered {
+    group: Vec<Work>,
+    compacted: bool,
+    /// How to answer, if the store is to close.
+    close: Option<Option<oneshot::Sender<()>>>,
+}
+
+impl Writer {
+    pub(super) fn new(engine: Engine, requests: Receiver<Queued>) -> Self {
+        Self { engine, requests, lags_since: None, last_group: 0, checkpoint: None }
     }
 
     pub(super) fn run(mut self) {
         let reply = loop {
-            let (group, close) = self.gather();
-            if !group.is_empty() {
-                self.commit(group);
+            let gathered = self.gather();
+            if !gathered.group.is_empty() {
+                self.last_group = gathered.group.len();
+                self.engine.commit(gathered.group);
             }
-            if let Some(reply) = close {
+            if let Some(reply) = gathered.close {
                 break reply;
             }
             self.sync_if_due();
+            self.checkpoint_if_due(gathered.compacted);
         };
-        self.close();
+        if let Some(checkpoint) = self.checkpoint.take() {
+            // What it has written counts for nothing, and the next start removes it.
+            checkpoint.cancelled.store(true, Ordering::Relaxed);
+            let _ = checkpoint.thread.join();
+        }
+        self.engine.close();
         // The disk goes, and its lock with it, before whoever closes hears of it. Requests behind
         // the last group lose their reply and are told that the store is closed.
-        drop(self.disk);
+        drop(self.engine);
         drop(self.requests);
         if let Some(reply) = reply {
             let _ = reply.send(());
         }
     }
 
-    /// The next requests, none if a sync is due first; and how to answer if the store is to close.
-    fn gather(&mut self) -> (Vec<Request>, Option<Option<oneshot::Sender<()>>>) {
-        let mut group = Vec::new();
-        let due = self.unsynced_since.map(|since| since + RELAXED);
-        let mut deadline = due;
-        while group.len() < GROUP {
+    /// The next requests, none if a sync is due first.
+    fn gather(&mut self) -> Gathered {
+        let mut gathered = Gathered::default();
+        let mut deadline = self.lags_since.map(|since| since + RELAXED);
+        while gathered.group.len() < GROUP {
             let received = match deadline {
                 None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(at) => self.requests.recv_timeout(at.saturating_duration_since(now())),
             };
-            match received {
-                Ok(Queued { request: Request::Close { reply }, .. }) => return (group, Some(reply)),
-                Ok(Queued { request, .. }) => group.push(request),
+            match received.map(|queued| queued.request) {
+                Ok(Request::Work(work)) => gathered.group.push(work),
+                Ok(Request::Compacted) => {
+                    gathered.compacted = true;
+                    break;
+                }
+                Ok(Request::Close { reply }) => {
+                    gathered.close = Some(reply);
+                    break;
+                }
                 Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => return (group, Some(None)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    gathered.close = Some(None);
+                    break;
+                }
             }
             // With the first in hand, take what is there and wait only for those who may return.
-            if group.len() == 1 {
+            if gathered.group.len() == 1 {
                 deadline = Some(now() + LINGER);
             }
-            if group.len() >= self.last_group {
+            if gathered.group.len() >= self.last_group {
                 deadline = Some(now());
             }
         }
-        (group, None)
-    }
-
-    fn commit(&mut self, group: Vec<Request>) {
-        self.last_group = group.len();
-        let mut stage = self.state.stage();
-        let mut sync = false;
-        let mut answers = Vec::with_capacity(group.len());
-        for request in group {
-            let before = stage.events().len();
-            match request {
-                Request::Commit { txn, reply } => {
-                    let synced = txn.durability == Durability::Synced;
-                    let result = stage.apply(txn);
-                    sync |= synced && stage.events().len() > before;
-                    answers.push(Answer::Commit(result, reply));
-                }
-                // An expired key that comes back with a power loss is expired again.
-                Request::Expire { now_ms, reply } => {
-                    answers.push(Answer::Expire(stage.expire(now_ms), reply));
-                }
-                Request::Close { .. } => {}
-            }
-        }
-        let written = self.state.health().and_then(|()| self.write(&stage, sync));
-        match written {
-            Ok(()) => {
-                self.state.publish(stage);
-                answers.into_iter().for_each(Answer::send);
-            }
-            Err(reason) => {
-                self.fail(&reason);
-                answers.into_iter().for_each(|answer| answer.refuse(&reason));
-            }
-        }
-    }
-
-    fn write(&mut self, stage: &Stage, sync: bool) -> Result<(), String> {
-        if stage.events().is_empty() {
-            return Ok(());
-        }
-        let revision = stage.revision();
-        let reserved = (!sync && revision > self.reserved).then_some(revision + RESERVE);
-        let sync = sync || reserved.is_some();
-        self.disk.write(&Group { events: stage.events(), revision, reserved }, sync)?;
-        self.reserved = reserved.unwrap_or(self.reserved);
-        if sync {
-            self.unsynced_since = None;
-        } else {
-            self.unsynced_since.get_or_insert_with(now);
-        }
-        Ok(())
+        gathered
     }
 
     fn sync_if_due(&mut self) {
-        if self.unsynced_since.is_some_and(|since| now() >= since + RELAXED) {
-            self.unsynced_since = None;
-            if let Err(reason) = self.disk.sync() {
-                self.fail(&reason);
+        if self.engine.state.health().is_err() || !self.engine.lags() {
+            self.lags_since = None;
+        } else if now() >= *self.lags_since.get_or_insert_with(now) + RELAXED {
+            self.engine.sync();
+            self.lags_since = None;
+        }
+    }
+
+    fn checkpoint_if_due(&mut self, asked: bool) {
+        if let Some(checkpoint) = &self.checkpoint {
+            let result = match checkpoint.result.try_recv() {
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    Err("the thread that writes the state ended; see the log".to_owned())
+                }
+                Ok(result) => result,
+            };
+            self.checkpoint = None;
+            self.engine.end_checkpoint(result);
+        }
+        if self.engine.wants_checkpoint(asked)
+            && let Some(checkpoint) = self.engine.begin_checkpoint()
+        {
+            match self.spawn(checkpoint) {
+                Ok(checkpointing) => self.checkpoint = Some(checkpointing),
+                Err(error) => self.engine.end_checkpoint(Err(format!("no thread to write the state: {error}"))),
             }
         }
     }
 
-    /// A disk that failed once is not asked again: what it says it has may not be there.
-    fn fail(&mut self, reason: &str) {
-        if self.state.health().is_ok() {
-            tracing::error!(reason, "the store stops: it can be read, and takes no more writes");
-        }
-        self.unsynced_since = None;
-        self.state.stop(reason);
-    }
-
-    /// Everything becomes durable, and the reservation is given back.
-    fn close(&mut self) {
-        if self.state.health().is_ok() {
-            let revision = self.state.revision();
-            let group = Group { events: &[], revision, reserved: Some(revision) };
-            if let Err(reason) = self.disk.write(&group, true) {
-                self.fail(&reason);
+    fn spawn(&self, checkpoint: Checkpoint) -> std::io::Result<Checkpointing> {
+        let (done, result) = sync_channel(1);
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let state = Arc::clone(&self.engine.state);
+        let thread = std::thread::Builder::new().name("store-checkpoint".to_owned()).spawn({
+            let cancelled = Arc::clone(&cancelled);
+            move || {
+                let written = write(checkpoint, &cancelled);
+                if let Err(reason) = &written {
+                    // At once, not when the writer next looks.
+                    tracing::error!(reason, "the store stops: it can be read, and takes no more writes");
+                    state.stop(reason.as_str());
+                }
+                let _ = done.send(written);
             }
-        }
-        self.state.close();
+        })?;
+        Ok(Checkpointing { cancelled, result, thread })
     }
+}
+
+fn write(mut checkpoint: Checkpoint, cancelled: &AtomicBool) -> Result<u64, String> {
+    while !cancelled.load(Ordering::Relaxed) {
+        if let Step::Done { bytes } = checkpoint.step()? {
+            return Ok(bytes);
+        }
+    }
+    Ok(0)
 }
 
 #[expect(clippy::disallowed_methods, reason = "syncs are due in real time; this is no tokio thread")]
 fn now() -> Instant {
     Instant::now()
-}
-
-/// What to tell a writer once its group is durable, or is not.
-enum Answer {
-    Commit(Result<Committed, CommitError>, oneshot::Sender<Result<Committed, CommitError>>),
-    Expire(usize, oneshot::Sender<Result<usize, CommitError>>),
-}
-
-impl Answer {
-    // A writer that gave up waiting has dropped its end.
-    fn send(self) {
-        match self {
-            Self::Commit(result, reply) => drop(reply.send(result)),
-            Self::Expire(expired, reply) => drop(reply.send(Ok(expired))),
-        }
-    }
-
-    fn refuse(self, reason: &str) {
-        let stopped = CommitError::Stopped { reason: reason.to_owned() };
-        match self {
-            Self::Commit(_, reply) => drop(reply.send(Err(stopped))),
-            Self::Expire(_, reply) => drop(reply.send(Err(stopped))),
-        }
-    }
 }

@@ -1,0 +1,106 @@
+//! A log that is written: groups of changes, each a frame.
+
+use std::sync::Arc;
+
+use super::block::{self, BLOCK};
+use super::disk::{Disk, DiskFile};
+use super::record::{self, GroupHead, Header, Role};
+use crate::Revision;
+use crate::watch::Event;
+
+/// A log with this number is called so.
+pub(super) fn name(number: u64) -> String {
+    format!("log-{number:016}")
+}
+
+/// The log that is appended to. One process writes it, from its first block to its last.
+pub(super) struct Log {
+    file: Box<dyn DiskFile>,
+    header: Header,
+    /// Blocks written, and how many of them are durable.
+    blocks: u64,
+    durable_blocks: u64,
+    /// Kept for their room.
+    frame: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+impl Log {
+    /// A new log, which is durable on return.
+    pub(super) fn create(
+        disk: &dyn Disk,
+        number: u64,
+        revision: Revision,
+        previous_blocks: u64,
+    ) -> Result<Self, String> {
+        let header = Header { role: Role::Log, number, revision, previous_blocks };
+        let name = name(number);
+        let failed = |what: &'static str| {
+            let name = &name;
+            move |error: std::io::Error| format!("{what} {name} failed: {error}")
+        };
+        let mut file = disk.create(&name).map_err(failed("making"))?;
+        let mut sealed = Vec::new();
+        block::seal(&header.encode(), 0, 0, &mut sealed);
+        file.append(&sealed).map_err(failed("a write to"))?;
+        file.sync().map_err(failed("a sync of"))?;
+        disk.sync_names().map_err(failed("a sync of the name of"))?;
+        let blocks = (sealed.len() / BLOCK) as u64;
+        Ok(Self { file, header, blocks, durable_blocks: blocks, frame: Vec::new(), sealed })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.header.number
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks * BLOCK as u64
+    }
+
+    /// Whether something was written that may not be durable.
+    pub(super) fn lags(&self) -> bool {
+        self.durable_blocks < self.blocks
+    }
+
+    /// Writes a group, which is not durable yet.
+    pub(super) fn append(
+        &mut self,
+        events: &[Arc<Event>],
+        revision: Revision,
+        reserved: Revision,
+    ) -> Result<(), String> {
+        let count = u32::try_from(events.len()).map_err(|_| "a group has too many changes".to_owned())?;
+        let head = GroupHead { revision, reserved, durable_blocks: self.durable_blocks, events: count };
+        self.frame.clear();
+        head.encode(&mut self.frame);
+        events.iter().for_each(|event| record::encode_event(event, &mut self.frame));
+        self.sealed.clear();
+        block::seal(&self.frame, self.header.salt(), self.blocks, &mut self.sealed);
+        let name = self.header.number;
+        let written = self.file.append(&self.sealed);
+        written.map_err(|error| format!("a write to {} failed: {error}", self::name(name)))?;
+        self.blocks += (self.sealed.len() / BLOCK) as u64;
+        self.give_back_room();
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), String> {
+        let number = self.header.number;
+        self.file.sync().map_err(|error| format!("a sync of {} failed: {error}", name(number)))?;
+        self.durable_blocks = self.blocks;
+        Ok(())
+    }
+
+    /// One large group does not decide for good how much memory is kept.
+    fn give_back_room(&mut self) {
+        const KEPT: usize = 1 << 20;
+        for buffer in [&mut self.frame, &mut self.sealed] {
+            buffer.clear();
+            buffer.shrink_to(KEPT);
+        }
+    }
+}

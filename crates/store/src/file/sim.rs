@@ -1,0 +1,375 @@
+//! A disk that loses power: what was not synced is dropped, torn and reordered, as its seed says.
+//!
+//! It promises as little as a disk may: bytes survive once their file was synced, names once the directory was.
+//! Before that, each sector of 512 bytes that was written may be there or not, or only its beginning; each change of
+//! a name may have happened or not. It can also fail, once or from some operation on.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::disk::{Disk, DiskFile};
+
+const SECTOR: usize = 512;
+
+/// A simulated disk. Clones are the same disk.
+#[derive(Debug, Clone)]
+pub struct SimDisk {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    files: Vec<SimFile>,
+    /// What the running system sees.
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    /// Changes of names since the last sync of them, in order.
+    pending_names: Vec<Rename>,
+    /// No power: every operation fails.
+    off: bool,
+    operations: [u64; 3],
+    fault: Option<Fault>,
+    failed: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+struct SimFile {
+    bytes: Vec<u8>,
+    /// Up to here all bytes are durable.
+    durable: usize,
+    /// A sync failed: what was not durable then never will be, whatever a later one says.
+    lost: bool,
+}
+
+/// A name that began or ceased to mean a file, both at once for a file that was renamed.
+#[derive(Debug, Clone)]
+struct Rename {
+    from: Option<String>,
+    to: Option<(String, usize)>,
+}
+
+/// What an operation does to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Making a file, or appending to it.
+    Write = 0,
+    /// Of a file or of the names.
+    Sync = 1,
+    /// A new name for a file, or none.
+    Rename = 2,
+}
+
+/// The n-th operation of a kind fails, and those after it too: a disk that is full stays full.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    pub operation: Operation,
+    pub nth: u64,
+    pub error: Error,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// The operation did nothing.
+    Broken,
+    /// A write got half way.
+    Full,
+}
+
+impl Error {
+    fn make(self) -> io::Error {
+        io::Error::from_raw_os_error(if self == Self::Full { 28 } else { 5 })
+    }
+}
+
+/// Numbers that follow from a seed.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn roll(&mut self) -> u64 {
+        // The generator called splitmix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number less than `limit`, which is not 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.roll() % limit
+    }
+
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+impl Default for SimDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SimDisk {
+    pub fn new() -> Self {
+        Self { inner: Arc::default() }
+    }
+
+    /// From now on every operation fails, as for a process that is no more.
+    pub fn cut_power(&self) {
+        self.lock().off = true;
+    }
+
+    /// The disk as it is found when the power is back; this one stays without.
+    #[must_use]
+    pub fn after_power_cut(&self, dice: &mut Dice) -> Self {
+        let mut inner = self.lock();
+        inner.off = true;
+        let mut names = inner.durable_names.clone();
+        // A journal keeps changes in order; not every disk has one.
+        let in_order = dice.one_in(2);
+        let kept = dice.below(inner.pending_names.len() as u64 + 1);
+        for (index, rename) in inner.pending_names.iter().enumerate() {
+            if if in_order { (index as u64) < kept } else { dice.one_in(2) } {
+                rename.apply(&mut names);
+            }
+        }
+        let files = inner.files.iter().map(|file| file.after_power_cut(dice)).collect();
+        let survived = Inner { files, durable_names: names.clone(), names, ..Inner::default() };
+        Self { inner: Arc::new(Mutex::new(survived)) }
+    }
+
+    /// The disk as another process finds it after the one before was killed: nothing is lost, and nothing that was
+    /// not durable has become so.
+    #[must_use]
+    pub fn after_kill(&self) -> Self {
+        let mut inner = self.lock();
+        inner.off = true;
+        let survived = Inner {
+            files: inner.files.clone(),
+            names: inner.names.clone(),
+            durable_names: inner.durable_names.clone(),
+            pending_names: inner.pending_names.clone(),
+            ..Inner::default()
+        };
+        Self { inner: Arc::new(Mutex::new(survived)) }
+    }
+
+    /// Makes an operation to come fail.
+    pub fn fail(&self, fault: Fault) {
+        let mut inner = self.lock();
+        inner.fault = Some(fault);
+        inner.operations = [0; 3];
+    }
+
+    /// How many operations of a kind there were, or since `fail` was called.
+    pub fn operations(&self, operation: Operation) -> u64 {
+        self.lock().operations[operation as usize]
+    }
+
+    /// Whether an operation failed as asked.
+    pub fn has_failed(&self) -> bool {
+        self.lock().failed
+    }
+
+    /// The names and lengths of all files, and a way to change their bytes behind the engine's back.
+    pub fn file_lengths(&self) -> Vec<(String, usize)> {
+        let inner = self.lock();
+        inner.names.iter().map(|(name, file)| (name.clone(), inner.files[*file].bytes.len())).collect()
+    }
+
+    /// Changes one byte of a file to another.
+    pub fn flip(&self, name: &str, at: usize, with: u8) {
+        let mut inner = self.lock();
+        if let Some(file) = inner.names.get(name).copied()
+            && let Some(byte) = inner.files[file].bytes.get_mut(at)
+        {
+            *byte ^= with.max(1);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SimFile {
+    fn after_power_cut(&self, dice: &mut Dice) -> Self {
+        let mut bytes = self.bytes[..self.durable].to_vec();
+        let pending = &self.bytes[self.durable..];
+        // How likely a sector is to survive: none, some, most, all.
+        let odds = dice.below(4);
+        let mut at = self.durable;
+        while at < self.bytes.len() {
+            let end = (at / SECTOR + 1) * SECTOR;
+            let end = end.min(self.bytes.len());
+            let survives = match odds {
+                0 => false,
+                1 => dice.one_in(2),
+                2 => !dice.one_in(10),
+                _ => true,
+            };
+            if survives {
+                let torn = dice.one_in(20);
+                let length = if torn { dice.below((end - at) as u64) as usize } else { end - at };
+                bytes.resize(bytes.len().max(at), 0);
+                bytes.extend_from_slice(&self.bytes[at..at + length]);
+                if torn && dice.one_in(2) {
+                    bytes.resize(end, 0);
+                }
+            } else if dice.one_in(8) {
+                // The file has grown, and what it holds there has not arrived.
+                bytes.resize(end, 0);
+            }
+            at = end;
+        }
+        debug_assert!(bytes.len() <= self.durable + pending.len(), "nothing comes from nowhere");
+        Self { durable: bytes.len(), bytes, lost: false }
+    }
+}
+
+impl Rename {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        if let Some(from) = &self.from {
+            names.remove(from);
+        }
+        if let Some((to, file)) = &self.to {
+            names.insert(to.clone(), *file);
+        }
+    }
+}
+
+impl Inner {
+    fn check_power(&self) -> io::Result<()> {
+        if self.off { Err(io::Error::other("the power is off")) } else { Ok(()) }
+    }
+
+    /// Counts an operation; the error if it is to fail.
+    fn count(&mut self, operation: Operation) -> Result<(), Error> {
+        self.operations[operation as usize] += 1;
+        match self.fault {
+            Some(fault)
+                if self.failed
+                    || (fault.operation == operation && self.operations[operation as usize] == fault.nth) =>
+            {
+                self.failed = true;
+                Err(fault.error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn rename(&mut self, from: Option<String>, to: Option<(String, usize)>) {
+        let rename = Rename { from, to };
+        rename.apply(&mut self.names);
+        self.pending_names.push(rename);
+    }
+
+    fn find(&self, name: &str) -> io::Result<usize> {
+        self.names.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Disk for SimDisk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let inner = self.lock();
+        inner.check_power()?;
+        Ok(inner.names.keys().cloned().collect())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        let inner = self.lock();
+        inner.check_power()?;
+        let bytes = inner.files[inner.find(name)?].bytes.clone();
+        Ok(Box::new(io::Cursor::new(bytes)))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let mut inner = self.lock();
+        inner.check_power()?;
+        inner.count(Operation::Write).map_err(Error::make)?;
+        if inner.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = inner.files.len();
+        inner.files.push(SimFile::default());
+        inner.rename(None, Some((name.to_owned(), file)));
+        Ok(Box::new(OpenFile { disk: self.clone(), file }))
+    }
+
+    fn sync(&self, name: &str) -> io::Result<()> {
+        let file = self.lock().find(name)?;
+        OpenFile { disk: self.clone(), file }.sync()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.check_power()?;
+        inner.count(Operation::Rename).map_err(Error::make)?;
+        let file = inner.find(from)?;
+        inner.rename(Some(from.to_owned()), Some((to.to_owned(), file)));
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.check_power()?;
+        inner.count(Operation::Rename).map_err(Error::make)?;
+        inner.find(name)?;
+        inner.rename(Some(name.to_owned()), None);
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.check_power()?;
+        inner.count(Operation::Sync).map_err(Error::make)?;
+        inner.durable_names = inner.names.clone();
+        inner.pending_names.clear();
+        Ok(())
+    }
+}
+
+struct OpenFile {
+    disk: SimDisk,
+    file: usize,
+}
+
+impl DiskFile for OpenFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut inner = self.disk.lock();
+        inner.check_power()?;
+        let counted = inner.count(Operation::Write);
+        let file = &mut inner.files[self.file];
+        match counted {
+            Ok(()) => file.bytes.extend_from_slice(bytes),
+            Err(error) => {
+                if error == Error::Full {
+                    file.bytes.extend_from_slice(&bytes[..bytes.len() / 2]);
+                }
+                return Err(error.make());
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut inner = self.disk.lock();
+        inner.check_power()?;
+        let counted = inner.count(Operation::Sync);
+        let file = &mut inner.files[self.file];
+        if counted.is_err() {
+            file.lost = true;
+        }
+        counted.map_err(Error::make)?;
+        if !file.lost {
+            file.durable = file.bytes.len();
+        }
+        Ok(())
+    }
+}

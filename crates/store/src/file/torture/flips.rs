@@ -1,0 +1,62 @@
+//! Flipped bytes: each is noticed, or changes nothing.
+
+use super::setting;
+use super::world::World;
+use crate::file::recover::Problem;
+use crate::file::sim::{Dice, SimDisk};
+
+#[test]
+fn a_flipped_byte_is_noticed_or_changes_nothing() {
+    let flips = setting("PINTLE_FLIPS", 1000);
+    let first_seed = setting("PINTLE_SEED", 1);
+    let (mut noticed, mut harmless, mut done) = (0, 0, 0);
+    for seed in first_seed.. {
+        if done >= flips {
+            break;
+        }
+        // A directory with all there can be: a state, ended logs, and a log that was closed or cut off.
+        let mut dice = Dice::new(seed);
+        let mut disk = SimDisk::new();
+        for _ in 0..3 {
+            let mut world = World::open(disk, None).expect("nothing was damaged");
+            for step in 0..30 {
+                if step == 10 {
+                    world.begin_checkpoint();
+                }
+                world.step(&mut dice);
+            }
+            disk = if dice.one_in(2) { world.close().0.after_kill() } else { world.crash(&mut dice).0 };
+        }
+        let expected = World::open(disk.after_kill(), None).expect("nothing was damaged").keys();
+        let revision = World::open(disk.after_kill(), None).expect("nothing was damaged").told.seen;
+        let files = disk.file_lengths();
+        for _ in 0..40 {
+            let damaged = disk.after_kill();
+            // A byte of any file, each as likely as another.
+            let mut at = dice.below(files.iter().map(|(_, length)| *length as u64).sum());
+            let (name, _) = files
+                .iter()
+                .find(|(_, length)| {
+                    let here = at < *length as u64;
+                    at -= if here { 0 } else { *length as u64 };
+                    here
+                })
+                .expect("there is such a byte");
+            let with = (dice.roll() as u8).max(1);
+            damaged.flip(name, usize::try_from(at).expect("a short file"), with);
+            done += 1;
+            match World::open(damaged, None) {
+                Ok(mut world) => {
+                    let context = format!("seed {seed}: byte {at} of {name} with {with:#x}");
+                    assert_eq!(world.keys(), expected, "{context}");
+                    assert_eq!(world.told.seen, revision, "{context}");
+                    harmless += 1;
+                }
+                Err(Problem::Damaged { .. } | Problem::Format { .. }) => noticed += 1,
+                Err(other) => panic!("seed {seed}: byte {at} of {name}: {other:?}"),
+            }
+        }
+    }
+    println!("flipped bytes {done}: {noticed} noticed, {harmless} harmless, 0 wrong values");
+    assert!(noticed > harmless, "most bytes matter");
+}
