@@ -1,7 +1,9 @@
 //! Pintle: Kubernetes' control plane, node agent and controller framework as one program.
 
+mod data_dir;
 mod kubeconfig;
 mod plane;
+mod snapshot;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +24,8 @@ struct Arguments {
 enum Command {
     /// Start a cluster: API server, control loops, scheduler and simulated nodes.
     Up(up::Flags),
+    /// Save, restore and look into copies of the store.
+    Snapshot(snapshot::Flags),
 }
 
 fn main() -> ExitCode {
@@ -29,13 +33,14 @@ fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PINTLE_LOG").unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let result = match arguments.command {
-        Command::Up(flags) => up::run(flags),
+        Command::Up(flags) => up::run(flags).map_err(|failure| (failure.to_string(), failure.code())),
+        Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
+        Err((failure, code)) => {
             eprintln!("pintle: {failure}");
-            ExitCode::from(failure.code())
+            ExitCode::from(code)
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `pintle up`: the whole cluster in one process, from a data directory to a kubeconfig.
 
+use crate::data_dir;
 use crate::kubeconfig;
 use crate::plane::Plane;
 use pintle_apiserver::pki::{Pki, PkiError, write_private};
@@ -161,17 +162,9 @@ fn directory(flags: &Flags) -> Result<Option<PathBuf>, Failure> {
     if flags.ephemeral {
         return Ok(None);
     }
-    let path = match &flags.data_dir {
-        Some(path) => path.clone(),
-        None => default_directory().ok_or(Failure::NoDirectory)?,
-    };
+    let path = data_dir::resolve(flags.data_dir.as_ref()).ok_or(Failure::NoDirectory)?;
     std::fs::create_dir_all(&path).map_err(|source| Failure::Directory { path: path.clone(), source })?;
     std::path::absolute(&path).map(Some).map_err(|source| Failure::Directory { path, source })
-}
-
-fn default_directory() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share"))).map(|d| d.join("pintle"))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {

@@ -58,6 +58,9 @@ pub enum BackupError {
 
 /// Saves the store in `dir` to a file, also while a pintle is running on it.
 pub fn save(dir: &Path, file: &Path) -> Result<Summary, BackupError> {
+    if !dir.is_dir() {
+        return Err(BackupError::Empty { dir: dir.to_owned() });
+    }
     let disk = Directory::read_only(dir);
     let mut tries = 0;
     let snapshot = loop {
@@ -164,4 +167,96 @@ fn resource(key: &str) -> String {
     let path = key.strip_prefix("/registry/").unwrap_or(key);
     let parts = if path.split('/').next().is_some_and(|first| first.contains('.')) { 2 } else { 1 };
     path.split('/').take(parts).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Durability, FileStore, MemoryStore, Splice, Txn};
+
+    fn put(key: &str, value: &str) -> Txn {
+        Txn::new().put(key, Splice::plain(value))
+    }
+
+    #[tokio::test]
+    async fn a_store_comes_back_from_a_snapshot_taken_while_it_was_written_to() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (data, file, other) = (dir.path().join("data"), dir.path().join("file"), dir.path().join("other"));
+        let store = Arc::new(FileStore::open(&data, Options::default()).expect("an empty directory"));
+        store.commit(put("/registry/pods/default/a", "first")).await.expect("runs");
+        let writing = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move {
+                // Enough for a log to end and a state to be written while snapshots are taken.
+                for n in 0..600 {
+                    let txn = put(&format!("/registry/example.com/widgets/{}", n % 7), &"w".repeat(64 << 10));
+                    store.commit(txn.durability(Durability::Relaxed)).await.expect("runs");
+                }
+            }
+        });
+        let mut last = 0;
+        for n in 0..12 {
+            let file = dir.path().join(format!("file-{n}"));
+            let saved = tokio::task::spawn_blocking({
+                let (data, file) = (data.clone(), file.clone());
+                move || save(&data, &file).expect("a store that runs")
+            })
+            .await
+            .expect("no panic");
+            assert!(saved.revision >= last, "later is not older");
+            assert_eq!(inspect(&file).expect("just saved"), saved);
+            last = saved.revision;
+        }
+        writing.await.expect("no panic");
+        let saved = save(&data, &file).expect("a store that runs");
+        assert_eq!((saved.keys, saved.by_resource["pods"]), (8, (1, 5)));
+        assert_eq!(saved.by_resource["example.com/widgets"].0, 7);
+        assert!(matches!(save(&data, &file), Err(BackupError::Exists { .. })), "no snapshot is overwritten");
+        let seen = store.revision();
+        store.commit(Txn::new().delete("/registry/pods/default/a")).await.expect("runs");
+
+        let restored = restore(&file, &other).expect("an empty directory");
+        assert_eq!(restored.revision, saved.revision + LEAP);
+        assert!(matches!(restore(&file, &other), Err(BackupError::NotEmpty { .. })));
+        let store = FileStore::open(&other, Options::default()).expect("what was restored");
+        let entry =
+            store.get("/registry/pods/default/a").await.expect("readable").expect("not deleted in the snapshot");
+        assert_eq!((&*entry.value, entry.mod_revision), (b"first".as_slice(), 2));
+        // Whoever watched the old store, however late, is sent back to list.
+        assert!(matches!(store.watch("/", seen), Err(ReadError::Compacted { .. })));
+        assert!(store.commit(put("/registry/pods/default/b", "")).await.expect("runs").revision > seen);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_of_a_store_elsewhere_is_the_same() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = MemoryStore::new();
+        let txn = Txn::new().put_until("/registry/events/a", Splice::new("rv=;", Some(3)), Some(9));
+        store.commit(txn).await.expect("runs");
+        let saved = save_from(&store, &dir.path().join("file")).await.expect("readable");
+        assert_eq!((saved.keys, saved.revision), (1, 2));
+        restore(&dir.path().join("file"), &dir.path().join("data")).expect("an empty directory");
+        let store = FileStore::open(dir.path().join("data"), Options::default()).expect("what was restored");
+        assert_eq!(store.expire(9).await.expect("runs"), 1);
+    }
+
+    #[test]
+    fn what_is_not_a_whole_snapshot_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        write(&path, &Snapshot::new(7, [])).expect("writable");
+        let whole = std::fs::read(&path).expect("just written");
+        let mut damaged = whole.clone();
+        damaged[600] ^= 1;
+        for bytes in [&whole[..whole.len() - 512], &damaged, b"something else", b""] {
+            std::fs::write(&path, bytes).expect("writable");
+            let refused = restore(&path, &dir.path().join("data")).expect_err("not whole");
+            assert!(refused.to_string().contains("is not a whole snapshot"), "{refused}");
+            assert!(!dir.path().join("data").exists(), "nothing is made of it");
+        }
+        let refused = inspect(&dir.path().join("none")).expect_err("no such file");
+        assert!(refused.to_string().contains("No such file"), "{refused}");
+        let refused = save(&dir.path().join("none"), &path).expect_err("no store");
+        assert!(matches!(refused, BackupError::Empty { .. }), "{refused}");
+    }
 }

@@ -55,7 +55,8 @@ impl Engine {
         options: Options,
         failpoints: Arc<dyn Failpoints>,
     ) -> Result<Self, Problem> {
-        let recovered = recover::read(&*disk, &options, &*failpoints)?;
+        let mut recovered = recover::read(&*disk, &options, &*failpoints)?;
+        recovered.snapshot.jump(recovered.reserved);
         let reached = |point| failpoints.reached(point).map_err(Problem::Failed);
         let failed = |file: &str, what: &str, error| Problem::Failed(format!("{what} {file} failed: {error}"));
         for file in &recovered.leftover {

@@ -18,6 +18,8 @@ use crate::{Options, Revision};
 /// What a directory held.
 pub(super) struct Recovered {
     pub(super) snapshot: Snapshot,
+    /// Relaxed transactions up to here may have been seen, and be lost.
+    pub(super) reserved: Revision,
     /// The last log's number and how many of its blocks count; none if the directory is new.
     pub(super) last_log: Option<(u64, u64)>,
     pub(super) logs: usize,
@@ -84,6 +86,7 @@ pub(super) fn read(disk: &dyn Disk, options: &Options, failpoints: &dyn Failpoin
     let limits: Vec<_> = logs.iter().skip(1).map(|(header, _)| Some(header.previous_blocks)).chain([None]).collect();
     let mut recovered = Recovered {
         snapshot: Snapshot::new(1, []),
+        reserved: 0,
         last_log: None,
         logs: logs.len(),
         log_bytes: 0,
@@ -104,9 +107,7 @@ pub(super) fn read(disk: &dyn Disk, options: &Options, failpoints: &dyn Failpoin
         recovered.log_bytes += blocks * BLOCK as u64;
         failpoints.reached(Failpoint::RecoveryLog).map_err(Problem::Failed)?;
     }
-    // Relaxed transactions up to here may have been seen, and be lost.
-    snapshot.jump(reserved);
-    recovered.snapshot = snapshot;
+    (recovered.snapshot, recovered.reserved) = (snapshot, reserved);
     Ok(recovered)
 }
 

@@ -1,0 +1,77 @@
+//! `pintle snapshot`: the store in one file, to keep elsewhere and to start again from.
+
+use crate::data_dir;
+use pintle_store::file::backup::{self, BackupError, Summary};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Flags {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Save the store to a new file, also while pintle runs.
+    ///
+    /// The file holds all objects, Secrets too, and is readable by you alone. It does not hold the cluster's keys
+    /// and certificates: keep a copy of DIR/pki with it if tokens and kubeconfigs are to go on.
+    Save {
+        file: PathBuf,
+        /// Where the cluster is kept [default: $XDG_DATA_HOME/pintle or ~/.local/share/pintle].
+        #[arg(long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
+    },
+    /// Make a store of a saved file, in a directory that has none.
+    ///
+    /// It goes on a billion revisions later, so that clients of the old store list again.
+    Restore {
+        file: PathBuf,
+        /// Where the cluster is to be kept [default: $XDG_DATA_HOME/pintle or ~/.local/share/pintle].
+        #[arg(long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
+    },
+    /// Check a saved file and say what is in it.
+    Inspect { file: PathBuf },
+}
+
+/// Why a snapshot could not be saved, restored or read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("no data directory: set --data-dir, or HOME")]
+    NoDirectory,
+    #[error("{0}")]
+    Backup(#[from] BackupError),
+}
+
+pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
+    let store = |asked: Option<PathBuf>| {
+        data_dir::resolve(asked.as_ref()).map(|directory| directory.join("store")).ok_or(Failure::NoDirectory)
+    };
+    match flags.action {
+        Action::Save { file, data_dir } => {
+            let saved = backup::save(&store(data_dir)?, &file)?;
+            println!("saved      {} keys at revision {} to {}", saved.keys, saved.revision, file.display());
+        }
+        Action::Restore { file, data_dir } => {
+            let directory = store(data_dir)?;
+            let restored = backup::restore(&file, &directory)?;
+            let place = directory.display();
+            println!("restored   {} keys into {place}; it goes on at revision {}", restored.keys, restored.revision);
+        }
+        Action::Inspect { file } => print(&backup::inspect(&file)?),
+    }
+    Ok(())
+}
+
+fn print(summary: &Summary) {
+    println!("revision   {}", summary.revision);
+    println!("keys       {}", summary.keys);
+    println!("bytes      {}", summary.bytes);
+    println!();
+    let width = summary.by_resource.keys().map(String::len).max().unwrap_or(0).max("RESOURCE".len());
+    println!("{:width$}  {:>8}  {:>12}", "RESOURCE", "KEYS", "BYTES");
+    for (resource, (keys, bytes)) in &summary.by_resource {
+        println!("{resource:width$}  {keys:>8}  {bytes:>12}");
+    }
+}
