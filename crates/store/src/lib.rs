@@ -27,6 +27,7 @@
 //! - [`mod@file`]: the default engine, durable through fjall
 //! - [`memory`]: the engine for tests
 //! - `contract`: the test suite every engine passes (feature `contract`)
+//! - `history`: clients and crashes written down, and a checker of what they saw (feature `contract`)
 
 pub mod store;
 pub mod txn;
@@ -46,6 +47,8 @@ pub mod memory;
 
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+#[cfg(any(test, feature = "contract"))]
+pub mod history;
 #[cfg(test)]
 mod tests;
 
