@@ -28,6 +28,7 @@
 //! - [`mod@file`]: the default engine, durable in a directory
 //! - [`memory`]: the engine for tests
 //! - `contract`: the test suite every engine passes (feature `contract`)
+//! - `history`: clients and crashes written down, and a checker of what they saw (feature `contract`)
 
 pub mod store;
 pub mod txn;
@@ -48,6 +49,8 @@ pub mod memory;
 
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+#[cfg(any(test, feature = "contract"))]
+pub mod history;
 #[cfg(test)]
 mod tests;
 

@@ -29,6 +29,12 @@ impl Stage {
         &self.events
     }
 
+    /// What watchers will be told, for tests that let it go wrong.
+    #[cfg(test)]
+    pub(crate) fn events_mut(&mut self) -> &mut Vec<Arc<Event>> {
+        &mut self.events
+    }
+
     pub(crate) fn into_parts(self) -> (Snapshot, Vec<Arc<Event>>) {
         (self.snapshot, self.events)
     }

@@ -1,6 +1,7 @@
 //! Events, and the watcher's end of a topic.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::state::State;
 use crate::topics::Topic;
@@ -31,13 +32,13 @@ pub enum EventKind {
 pub struct Watch {
     state: Arc<State>,
     topic: Arc<Topic>,
-    /// Everything up to here was delivered.
-    cursor: Revision,
+    /// Everything up to here was delivered. Only the watch's owner moves it, forward.
+    cursor: AtomicU64,
 }
 
 impl Watch {
     pub(crate) fn new(state: Arc<State>, topic: Arc<Topic>, after: Revision) -> Self {
-        Self { state, topic, cursor: after }
+        Self { state, topic, cursor: AtomicU64::new(after) }
     }
 
     /// Waits for changes and returns those pending, at most about a thousand at a time.
@@ -62,24 +63,30 @@ impl Watch {
     }
 
     /// The revision up to which everything was delivered. It moves on when other keys change too,
-    /// so that a bookmark can tell a client from where to resume.
+    /// so that a bookmark can tell a client from where to resume, and never back.
     pub fn progress(&self) -> Revision {
         // Read before the topic is: events are in their topics before they become visible.
         let visible = self.state.revision();
-        if self.topic.last_revision() > self.cursor { self.cursor } else { visible.max(self.cursor) }
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        if self.topic.last_revision() > cursor {
+            return cursor;
+        }
+        // Kept, or the next event would take back what was said now.
+        self.cursor.fetch_max(visible, Ordering::Relaxed).max(visible)
     }
 
     fn take(&mut self) -> Result<Vec<Arc<Event>>, ReadError> {
         let snapshot = self.state.snapshot();
         let visible = snapshot.revision();
-        let batch = match self.topic.batch(self.cursor, visible, BATCH) {
+        let cursor = *self.cursor.get_mut();
+        let batch = match self.topic.batch(cursor, visible, BATCH) {
             Some(batch) => batch,
             // The topic keeps less than the history does.
-            None => snapshot.batch(self.topic.prefix(), self.cursor, BATCH)?,
+            None => snapshot.batch(self.topic.prefix(), cursor, BATCH)?,
         };
-        self.cursor = match batch.events.last() {
+        *self.cursor.get_mut() = match batch.events.last() {
             Some(last) if !batch.complete => last.revision,
-            _ => visible.max(self.cursor),
+            _ => visible.max(cursor),
         };
         Ok(batch.events)
     }

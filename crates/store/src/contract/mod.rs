@@ -50,6 +50,10 @@ macro_rules! store_contract {
             a_slow_watcher_is_cut_off,
             a_watcher_of_quiet_keys_is_not_cut_off,
             progress_moves_on_when_other_keys_change,
+            a_bookmark_never_goes_back,
+            a_watcher_that_reconnects_at_its_bookmark_misses_and_repeats_nothing,
+            compaction_does_not_disturb_a_watcher_that_keeps_up,
+            a_watcher_that_reads_nothing_delays_nobody,
             a_cancelled_wait_loses_nothing,
             a_watch_ends_when_the_store_closes;
         }

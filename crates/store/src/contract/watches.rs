@@ -181,6 +181,85 @@ pub async fn progress_moves_on_when_other_keys_change(store: Arc<dyn Store>) {
     assert_eq!(past.progress(), 1);
 }
 
+pub async fn a_bookmark_never_goes_back(store: Arc<dyn Store>) {
+    let mut watch = store.watch("/mine/", store.revision()).expect("now");
+    let mut bookmark = watch.progress();
+    for n in 0..5 {
+        for key in ["/theirs/a", "/mine/a"] {
+            put(&*store, key, &n.to_string()).await;
+            let next = watch.progress();
+            assert!(next >= bookmark, "{next} after {bookmark}");
+            bookmark = next;
+        }
+        let seen = events(&mut watch, 1).await;
+        assert!(seen[0].revision > bookmark, "the bookmark was ahead of a change not delivered");
+        assert!(watch.progress() >= seen[0].revision);
+    }
+}
+
+pub async fn a_watcher_that_reconnects_at_its_bookmark_misses_and_repeats_nothing(store: Arc<dyn Store>) {
+    const WRITERS: usize = 4;
+    const EACH: usize = 50;
+    let start = store.revision();
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for n in 0..EACH {
+                    let both = ["a", "b"].map(|part| format!("/w/{writer}/{n}/{part}"));
+                    let txn = both.iter().fold(Txn::new(), |txn, key| txn.put(key.as_str(), Splice::plain("x")));
+                    commit(&*store, txn).await;
+                    put(&*store, "/other", "x").await;
+                }
+            })
+        })
+        .collect();
+    let mut bookmark = start;
+    let mut seen = Vec::new();
+    while seen.len() < WRITERS * EACH * 2 {
+        // A new connection for each batch, and now and then one that ends before it has read any.
+        drop(store.watch("/w/", bookmark).expect("kept"));
+        let mut watch = store.watch("/w/", bookmark).expect("kept");
+        seen.extend(watch.next().await.expect("the watch goes on"));
+        bookmark = watch.progress();
+    }
+    for writer in writers {
+        writer.await.expect("no writer panics");
+    }
+    assert_eq!(keys(&seen).into_iter().collect::<HashSet<_>>().len(), WRITERS * EACH * 2);
+    assert!(revisions(&seen).is_sorted());
+    for both in seen.chunks(2) {
+        assert_eq!(both[0].revision, both[1].revision, "a transaction came whole");
+    }
+}
+
+pub async fn compaction_does_not_disturb_a_watcher_that_keeps_up(store: Arc<dyn Store>) {
+    let mut watch = store.watch("/k/", store.revision()).expect("now");
+    let mut resumed = store.watch("/k/", store.revision()).expect("now");
+    for n in 0..50 {
+        let written = put(&*store, "/k/a", &n.to_string()).await.revision;
+        assert_eq!(revisions(&events(&mut watch, 1).await), [written]);
+        assert_eq!(revisions(&events(&mut resumed, 1).await), [written]);
+        store.compact(watch.progress());
+        resumed = store.watch("/k/", resumed.progress()).expect("what was dropped lies behind the bookmark");
+    }
+}
+
+pub async fn a_watcher_that_reads_nothing_delays_nobody(store: Arc<dyn Store>) {
+    // More than a topic keeps at hand, so that the slow watcher depends on the history alone.
+    const WRITES: usize = 1200;
+    let mut slow = store.watch("/k/", store.revision()).expect("now");
+    let mut quick = store.watch("/k/", store.revision()).expect("now");
+    for n in 0..WRITES {
+        let written = put(&*store, "/k/a", &n.to_string()).await.revision;
+        assert_eq!(revisions(&events(&mut quick, 1).await), [written]);
+    }
+    store.compact(quick.progress());
+    assert!(matches!(slow.next().await, Err(ReadError::Compacted { .. })));
+    let written = put(&*store, "/k/a", "more").await.revision;
+    assert_eq!(revisions(&events(&mut quick, 1).await), [written]);
+}
+
 pub async fn a_cancelled_wait_loses_nothing(store: Arc<dyn Store>) {
     let mut watch = store.watch("/", store.revision()).expect("now");
     for n in 0..10 {
