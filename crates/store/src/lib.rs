@@ -48,6 +48,8 @@ pub mod file;
 pub mod memory;
 
 #[cfg(any(test, feature = "contract"))]
+pub mod chance;
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 #[cfg(any(test, feature = "contract"))]
 pub mod history;

@@ -55,12 +55,15 @@ pub struct Options {
     pub history_events: usize,
     /// Bytes of values those events may hold on to; whichever bound is met first drops the oldest.
     pub history_bytes: usize,
+    /// Bytes of changes the file engine keeps beside its state before it writes the state anew; more if the state
+    /// itself has more.
+    pub log_bytes: u64,
     /// Writers that may wait in the file engine's queue before others wait to enter it.
     pub queue_length: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { history_events: 100_000, history_bytes: 32 << 20, queue_length: 1024 }
+        Self { history_events: 100_000, history_bytes: 32 << 20, log_bytes: 16 << 20, queue_length: 1024 }
     }
 }

@@ -19,10 +19,8 @@ use crate::{CommitError, Committed, Durability, Options, Revision, Txn};
 /// Relaxed revisions reserved at a time, each time with a sync.
 const RESERVE: Revision = 10_000;
 
-/// The state is written again when the logs have as many bytes as it has, and at least this many.
-const LOGS: u64 = 16 << 20;
-/// When a compaction asks for it, a quarter of that is enough, and at least this many.
-const LOGS_WHEN_ASKED: u64 = 1 << 20;
+/// When a compaction asks for it, the state is written again for this part of the bytes that make it due.
+const PART_WHEN_ASKED: u64 = 8;
 /// Each start begins a log; no more than this many are read by the next.
 const MANY_LOGS: usize = 8;
 
@@ -44,6 +42,8 @@ pub(super) struct Engine {
     older_bytes: u64,
     state_bytes: u64,
     checkpointing: bool,
+    /// The logs' bytes that make a checkpoint due, at least.
+    log_bytes: u64,
     /// Durable in the current log: no revision up to here is ever given out again.
     reserved: Revision,
 }
@@ -85,6 +85,7 @@ impl Engine {
             older_bytes: recovered.log_bytes,
             state_bytes: recovered.state_bytes,
             checkpointing: false,
+            log_bytes: options.log_bytes,
             reserved: 0,
         })
     }
@@ -159,10 +160,8 @@ impl Engine {
     /// Whether it is time to write the state, or with `asked` worth the while.
     pub(super) fn wants_checkpoint(&self, asked: bool) -> bool {
         let bytes = self.older_bytes + self.log.bytes();
-        let enough = match asked {
-            false => self.state_bytes.max(LOGS),
-            true => (self.state_bytes / 4).max(LOGS_WHEN_ASKED),
-        };
+        let due = self.state_bytes.max(self.log_bytes);
+        let enough = if asked { due / PART_WHEN_ASKED } else { due };
         !self.checkpointing && self.state.health().is_ok() && (bytes >= enough || self.older_logs >= MANY_LOGS)
     }
 

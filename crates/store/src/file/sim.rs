@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::{Disk, DiskFile};
+use crate::chance::Chance;
 
 const SECTOR: usize = 512;
 
@@ -82,33 +83,6 @@ impl Error {
     }
 }
 
-/// Numbers that follow from a seed.
-#[derive(Debug, Clone)]
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn roll(&mut self) -> u64 {
-        // The generator called splitmix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number less than `limit`, which is not 0.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.roll() % limit
-    }
-
-    pub fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-}
-
 impl Default for SimDisk {
     fn default() -> Self {
         Self::new()
@@ -127,19 +101,19 @@ impl SimDisk {
 
     /// The disk as it is found when the power is back; this one stays without.
     #[must_use]
-    pub fn after_power_cut(&self, dice: &mut Dice) -> Self {
+    pub fn after_power_cut(&self, chance: &mut Chance) -> Self {
         let mut inner = self.lock();
         inner.off = true;
         let mut names = inner.durable_names.clone();
         // A journal keeps changes in order; not every disk has one.
-        let in_order = dice.one_in(2);
-        let kept = dice.below(inner.pending_names.len() as u64 + 1);
+        let in_order = chance.once_in(2);
+        let kept = chance.below(inner.pending_names.len() as u64 + 1);
         for (index, rename) in inner.pending_names.iter().enumerate() {
-            if if in_order { (index as u64) < kept } else { dice.one_in(2) } {
+            if if in_order { (index as u64) < kept } else { chance.once_in(2) } {
                 rename.apply(&mut names);
             }
         }
-        let files = inner.files.iter().map(|file| file.after_power_cut(dice)).collect();
+        let files = inner.files.iter().map(|file| file.after_power_cut(chance)).collect();
         let survived = Inner { files, durable_names: names.clone(), names, ..Inner::default() };
         Self { inner: Arc::new(Mutex::new(survived)) }
     }
@@ -199,30 +173,30 @@ impl SimDisk {
 }
 
 impl SimFile {
-    fn after_power_cut(&self, dice: &mut Dice) -> Self {
+    fn after_power_cut(&self, chance: &mut Chance) -> Self {
         let mut bytes = self.bytes[..self.durable].to_vec();
         let pending = &self.bytes[self.durable..];
         // How likely a sector is to survive: none, some, most, all.
-        let odds = dice.below(4);
+        let odds = chance.below(4);
         let mut at = self.durable;
         while at < self.bytes.len() {
             let end = (at / SECTOR + 1) * SECTOR;
             let end = end.min(self.bytes.len());
             let survives = match odds {
                 0 => false,
-                1 => dice.one_in(2),
-                2 => !dice.one_in(10),
+                1 => chance.once_in(2),
+                2 => !chance.once_in(10),
                 _ => true,
             };
             if survives {
-                let torn = dice.one_in(20);
-                let length = if torn { dice.below((end - at) as u64) as usize } else { end - at };
+                let torn = chance.once_in(20);
+                let length = if torn { chance.below((end - at) as u64) as usize } else { end - at };
                 bytes.resize(bytes.len().max(at), 0);
                 bytes.extend_from_slice(&self.bytes[at..at + length]);
-                if torn && dice.one_in(2) {
+                if torn && chance.once_in(2) {
                     bytes.resize(end, 0);
                 }
-            } else if dice.one_in(8) {
+            } else if chance.once_in(8) {
                 // The file has grown, and what it holds there has not arrived.
                 bytes.resize(end, 0);
             }

@@ -288,7 +288,7 @@ async fn a_revision_is_not_given_out_twice_when_relaxed_writes_are_lost() {
         store.commit(put(key).durability(Durability::Relaxed)).await.expect("runs");
     }
     // The seed loses all that was not synced: the first was, with the reservation.
-    let lost = disk.after_power_cut(&mut super::sim::Dice::new(0));
+    let lost = disk.after_power_cut(&mut crate::chance::Chance::seeded(0));
     let store = open(&lost).expect("what is left");
     assert!(store.get("/a").await.expect("readable").is_some());
     assert_eq!(store.revision(), 10_002);

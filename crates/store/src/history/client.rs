@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use tokio::task::yield_now;
 
-use super::chance::Chance;
 use super::log::{Answer, Asked, Change, HOLE, Seen};
 use super::record::{Run, drain, open_watch, progress, take_ready};
+use crate::chance::Chance;
 use crate::{Durability, Expect, Range, Revision, Store, Watch};
 
 /// Few keys, so that clients are in each other's way.

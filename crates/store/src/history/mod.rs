@@ -16,7 +16,6 @@
 //! - `check`: the checker
 //! - `subjects`: the engines of this crate as subjects
 
-mod chance;
 pub mod check;
 mod client;
 pub mod log;
@@ -29,7 +28,6 @@ mod tests;
 #[cfg(test)]
 mod watching;
 
-pub use chance::Chance;
 pub use check::{Kind, Violation, check};
 pub use log::History;
 pub use record::{Plan, Subject, record};

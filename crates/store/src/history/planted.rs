@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Chance, Kind, Subject};
+use super::{Kind, Subject};
+use crate::chance::Chance;
 use crate::snapshot::Snapshot;
 use crate::stage::Stage;
 use crate::state::State;

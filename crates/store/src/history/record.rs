@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 
-use super::chance::Chance;
 use super::client::Client;
 use super::log::{Answer, Asked, History, Log, SeenEvent, Step};
+use crate::chance::Chance;
 use crate::{Range, Revision, Store, Watch};
 
 /// A store that can be killed and opened again.

@@ -1,7 +1,7 @@
 //! Histories of the engines without a fault, and of stores with one each that the checker must find.
 
 use super::planted::{Fault, Machine, PLANTED};
-use super::subjects::{FileSubject, MemorySubject};
+use super::subjects::{FileSubject, MemorySubject, PowerSubject};
 use super::{History, Plan, Subject, check, record};
 use crate::Options;
 
@@ -83,6 +83,16 @@ async fn clients_of_the_file_engine_see_one_order_and_lose_nothing() {
         tally.take(&history, "file");
     }
     tally.print("file");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_a_machine_that_loses_power_see_one_order_and_lose_nothing() {
+    let mut tally = Tally::default();
+    for plan in histories() {
+        let history = record(&mut PowerSubject::new(plan.seed), &plan).await;
+        tally.take(&history, "file on a disk that loses power");
+    }
+    tally.print("file on a disk that loses power");
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use super::world::World;
+use crate::chance::Chance;
 use crate::failpoint::{Failpoint, Failpoints};
-use crate::file::sim::{Dice, SimDisk};
+use crate::file::sim::SimDisk;
 
 /// Cuts the power, or fails, when a point is reached for the n-th time.
 #[derive(Debug)]
@@ -35,14 +36,14 @@ impl Failpoints for Trap {
 /// A life that reaches every failpoint; ends early if it is trapped while the store opens.
 fn live(disk: &SimDisk, trap: &Arc<Trap>) -> Option<World> {
     let mut world = World::open(disk.clone(), Some(Arc::clone(trap) as Arc<dyn Failpoints>)).ok()?;
-    let mut dice = Dice::new(5);
+    let mut chance = Chance::seeded(5);
     for step in 0..40 {
         if step == 15 {
             world.begin_checkpoint();
         } else if step > 15 {
             world.checkpoint_step();
         }
-        world.commit(&mut dice);
+        world.commit(&mut chance);
         world.sync();
     }
     Some(world)
@@ -79,7 +80,7 @@ fn a_crash_or_an_error_at_every_step_loses_nothing_acknowledged() {
                 trapped += usize::from(times >= nth);
                 for seed in 0..6 {
                     let context = format!("{point:?} the {nth}. time, cut {cut}, seed {seed}");
-                    let found = disk.after_power_cut(&mut Dice::new(seed));
+                    let found = disk.after_power_cut(&mut Chance::seeded(seed));
                     let mut world = World::open(found, None).unwrap_or_else(|problem| panic!("{context}: {problem:?}"));
                     if let Some(told) = &told {
                         told.check(&mut world).unwrap_or_else(|wrong| panic!("{context}: {wrong}"));

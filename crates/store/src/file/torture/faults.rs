@@ -2,20 +2,21 @@
 
 use super::setting;
 use super::world::World;
-use crate::file::sim::{Dice, Error, Fault, Operation, SimDisk};
+use crate::chance::Chance;
+use crate::file::sim::{Error, Fault, Operation, SimDisk};
 
 const STEPS: u64 = 60;
 
 /// The same life each time, with one checkpoint in it; says after how many steps the store had stopped.
 fn live(world: &mut World, seed: u64) -> Option<u64> {
-    let mut dice = Dice::new(seed);
+    let mut chance = Chance::seeded(seed);
     for step in 0..STEPS {
         if step == STEPS / 3 {
             world.begin_checkpoint();
         } else if step > STEPS / 3 && step % 2 == 0 {
             world.checkpoint_step();
         }
-        world.commit(&mut dice);
+        world.commit(&mut chance);
         if step % 5 == 0 {
             world.sync();
         }
@@ -57,7 +58,7 @@ fn every_operation_that_fails_stops_the_store_before_it_answers() {
                             stopped += 1;
                             let acknowledged = world.told.acknowledged;
                             for _ in 0..3 {
-                                world.commit(&mut Dice::new(nth));
+                                world.commit(&mut Chance::seeded(nth));
                             }
                             assert_eq!(world.told.acknowledged, acknowledged, "{context}: it answered after it failed");
                             Some(world.close().1)
@@ -65,12 +66,12 @@ fn every_operation_that_fails_stops_the_store_before_it_answers() {
                     };
                     faults += 1;
                     // Space is made, or the disk replaced, and the power was never cut; or it was.
-                    for found in [disk.after_kill(), disk.after_power_cut(&mut Dice::new(nth))] {
+                    for found in [disk.after_kill(), disk.after_power_cut(&mut Chance::seeded(nth))] {
                         let mut world = World::open(found, None)
                             .unwrap_or_else(|problem| panic!("{context}: does not open again: {problem:?}"));
                         let told = told.as_ref().unwrap_or(&told_before);
                         told.check(&mut world).unwrap_or_else(|wrong| panic!("{context}: {wrong}"));
-                        world.commit(&mut Dice::new(nth));
+                        world.commit(&mut Chance::seeded(nth));
                         assert_eq!(world.health(), Ok(()), "{context}");
                     }
                 }

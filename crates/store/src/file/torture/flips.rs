@@ -2,8 +2,9 @@
 
 use super::setting;
 use super::world::World;
+use crate::chance::Chance;
 use crate::file::recover::Problem;
-use crate::file::sim::{Dice, SimDisk};
+use crate::file::sim::SimDisk;
 
 #[test]
 fn a_flipped_byte_is_noticed_or_changes_nothing() {
@@ -15,7 +16,7 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
             break;
         }
         // A directory with all there can be: a state, ended logs, and a log that was closed or cut off.
-        let mut dice = Dice::new(seed);
+        let mut chance = Chance::seeded(seed);
         let mut disk = SimDisk::new();
         for _ in 0..3 {
             let mut world = World::open(disk, None).expect("nothing was damaged");
@@ -23,9 +24,9 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
                 if step == 10 {
                     world.begin_checkpoint();
                 }
-                world.step(&mut dice);
+                world.step(&mut chance);
             }
-            disk = if dice.one_in(2) { world.close().0.after_kill() } else { world.crash(&mut dice).0 };
+            disk = if chance.once_in(2) { world.close().0.after_kill() } else { world.crash(&mut chance).0 };
         }
         let expected = World::open(disk.after_kill(), None).expect("nothing was damaged").keys();
         let revision = World::open(disk.after_kill(), None).expect("nothing was damaged").told.seen;
@@ -33,7 +34,7 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
         for _ in 0..40 {
             let damaged = disk.after_kill();
             // A byte of any file, each as likely as another.
-            let mut at = dice.below(files.iter().map(|(_, length)| *length as u64).sum());
+            let mut at = chance.below(files.iter().map(|(_, length)| *length as u64).sum());
             let (name, _) = files
                 .iter()
                 .find(|(_, length)| {
@@ -42,7 +43,7 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
                     here
                 })
                 .expect("there is such a byte");
-            let with = (dice.roll() as u8).max(1);
+            let with = (chance.number() as u8).max(1);
             damaged.flip(name, usize::try_from(at).expect("a short file"), with);
             done += 1;
             match World::open(damaged, None) {

@@ -2,7 +2,8 @@
 
 use super::setting;
 use super::world::World;
-use crate::file::sim::{Dice, SimDisk};
+use crate::chance::Chance;
+use crate::file::sim::SimDisk;
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
@@ -15,7 +16,7 @@ fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
         if done >= cuts {
             break;
         }
-        let mut dice = Dice::new(seed);
+        let mut chance = Chance::seeded(seed);
         let mut disk = SimDisk::new();
         let mut last = None;
         for life in 0..=8 {
@@ -28,20 +29,20 @@ fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
                 told.check(&mut world).unwrap_or_else(|wrong| panic!("seed {seed}, life {life}: {wrong}"));
             }
             // Now and then the power goes before anything was written: a start must not depend on the one before.
-            let steps = if dice.one_in(6) { 0 } else { dice.below(60) };
+            let steps = if chance.once_in(6) { 0 } else { chance.below(60) };
             for _ in 0..steps {
-                world.step(&mut dice);
+                world.step(&mut chance);
             }
             assert_eq!(world.health(), Ok(()), "seed {seed}: nothing failed");
             acknowledged += world.told.acknowledged;
             checkpoints += world.checkpoints;
             done += 1;
-            if dice.one_in(10) {
+            if chance.once_in(10) {
                 let (closed, told) = world.close();
-                (disk, last) = (closed.after_power_cut(&mut dice), Some(told));
+                (disk, last) = (closed.after_power_cut(&mut chance), Some(told));
                 relit += 1;
             } else {
-                let (found, told) = world.crash(&mut dice);
+                let (found, told) = world.crash(&mut chance);
                 (disk, last) = (found, Some(told));
             }
         }

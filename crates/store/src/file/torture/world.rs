@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::Receiver;
 
+use crate::chance::Chance;
 use crate::failpoint::{Failpoints, Undisturbed};
 use crate::file::checkpoint::{Checkpoint, Step};
 use crate::file::engine::{Engine, Work};
 use crate::file::recover::Problem;
-use crate::file::sim::{Dice, SimDisk};
+use crate::file::sim::SimDisk;
 use crate::{CommitError, Committed, Durability, Options, Range, Revision, Splice, Txn};
 
 const KEYS: u64 = 24;
@@ -78,12 +79,12 @@ impl World {
     }
 
     /// Takes one step of the seed's choice: a group of commits, a sync, a step of a checkpoint, an expiry.
-    pub(super) fn step(&mut self, dice: &mut Dice) {
-        match dice.below(20) {
+    pub(super) fn step(&mut self, chance: &mut Chance) {
+        match chance.below(20) {
             0 => self.sync(),
             1..=8 if self.checkpoint.is_some() => self.checkpoint_step(),
-            1 if dice.one_in(4) => self.begin_checkpoint(),
-            _ => self.commit(dice),
+            1 if chance.once_in(4) => self.begin_checkpoint(),
+            _ => self.commit(chance),
         }
     }
 
@@ -121,9 +122,9 @@ impl World {
     }
 
     /// Commits a group and believes what it is answered.
-    pub(super) fn commit(&mut self, dice: &mut Dice) {
-        let relaxed_group = dice.one_in(3);
-        let sent: Vec<_> = (0..=dice.below(6)).map(|_| self.transaction(dice, relaxed_group)).collect();
+    pub(super) fn commit(&mut self, chance: &mut Chance) {
+        let relaxed_group = chance.once_in(3);
+        let sent: Vec<_> = (0..=chance.below(6)).map(|_| self.transaction(chance, relaxed_group)).collect();
         let mut replies: Vec<Receiver<Result<Committed, CommitError>>> = Vec::new();
         let mut group = Vec::new();
         for sent in &sent {
@@ -150,32 +151,32 @@ impl World {
         assert_eq!(self.engine().state.revision(), self.told.seen, "readers see what was acknowledged, no more");
     }
 
-    fn transaction(&mut self, dice: &mut Dice, relaxed: bool) -> Sent {
-        let mut key = || format!("/k/{:02}", dice.below(KEYS));
+    fn transaction(&mut self, chance: &mut Chance, relaxed: bool) -> Sent {
+        let mut key = || format!("/k/{:02}", chance.below(KEYS));
         let (first, second, third) = (key(), key(), key());
         let durability = if relaxed { Durability::Relaxed } else { Durability::Synced };
         self.counter += 1;
-        let length = match dice.below(12) {
-            0 => dice.below(9000),
+        let length = match chance.below(12) {
+            0 => chance.below(9000),
             1 => 0,
-            _ => dice.below(300),
+            _ => chance.below(300),
         };
         let mut value = format!("{}:", self.counter).into_bytes();
         // Zeros are the hardest to tell from what was never written.
-        value.resize(value.len() + usize::try_from(length).unwrap_or(0), if dice.one_in(3) { 0 } else { b'v' });
+        value.resize(value.len() + usize::try_from(length).unwrap_or(0), if chance.once_in(3) { 0 } else { b'v' });
         let mut sent = Sent { puts: vec![(first, value)], deletes: Vec::new(), durability };
-        if dice.one_in(3) {
+        if chance.once_in(3) {
             sent.puts.push((second, format!("{}+", self.counter).into_bytes()));
         }
-        if dice.one_in(4) && sent.puts.iter().all(|(key, _)| *key != third) {
+        if chance.once_in(4) && sent.puts.iter().all(|(key, _)| *key != third) {
             sent.deletes.push(third);
         }
         sent
     }
 
     /// The disk as it is found after the power was cut now, or the process killed.
-    pub(super) fn crash(mut self, dice: &mut Dice) -> (SimDisk, Told) {
-        let disk = if dice.one_in(4) { self.disk.after_kill() } else { self.disk.after_power_cut(dice) };
+    pub(super) fn crash(mut self, chance: &mut Chance) -> (SimDisk, Told) {
+        let disk = if chance.once_in(4) { self.disk.after_kill() } else { self.disk.after_power_cut(chance) };
         self.engine = None;
         (disk, self.told)
     }
