@@ -25,6 +25,7 @@
 //! - [`watch`]: events, and the watcher's end of a topic
 //! - [`read`]: ranges, pages, and why a read is refused
 //! - [`mod@file`]: the default engine, durable through fjall
+//! - [`etcd`]: the engine for several machines: transactions of etcd, and a replica that a watch feeds
 //! - [`memory`]: the engine for tests
 //! - `contract`: the test suite every engine passes (feature `contract`)
 
@@ -41,6 +42,7 @@ pub mod watch;
 
 pub mod read;
 
+pub mod etcd;
 pub mod file;
 pub mod memory;
 
@@ -50,6 +52,7 @@ pub mod contract;
 mod tests;
 
 pub use entry::{Entry, Splice};
+pub use etcd::EtcdStore;
 pub use file::FileStore;
 pub use memory::MemoryStore;
 pub use read::{Page, Range, ReadError};
