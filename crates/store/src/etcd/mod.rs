@@ -136,12 +136,13 @@ impl Store for EtcdStore {
     }
 
     async fn range(&self, range: Range) -> Result<Page, ReadError> {
-        match range.at {
-            Some(at) if at < self.state().snapshot().oldest() => return self.range_before(&range, at).await,
-            None if !range.cached => self.freshen().await?,
-            _ => {}
+        if range.at.is_none() && !range.cached {
+            self.freshen().await?;
         }
-        self.state().range(&range)
+        match (self.state().range(&range), range.at) {
+            (Err(ReadError::Compacted { .. }), Some(at)) => self.range_before(&range, at).await,
+            (page, _) => page,
+        }
     }
 
     async fn commit(&self, txn: Txn) -> Result<Committed, CommitError> {

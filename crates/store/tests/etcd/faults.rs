@@ -151,6 +151,33 @@ async fn a_watcher_that_compaction_overtook_is_told_and_a_new_list_is_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_is_not_torn_when_a_watcher_catches_up_with_more_than_one_message() {
+    const TRANSACTIONS: usize = 12;
+    let etcd = Etcd::start();
+    let direct = etcd.connect().await;
+    let gate = crate::gate::Gate::open(&etcd.members[0].endpoint).await;
+    let mut config = etcd.config("");
+    config.endpoints = vec![gate.endpoint.clone()];
+    let store = etcd.connect_with(config, Options::default()).await;
+    let mut watch = store.watch("/k/", store.revision()).expect("now");
+    gate.close();
+    // Together more than etcd sends in one piece; it cuts between events, not between transactions.
+    let large = || Splice::plain(vec![b'x'; 450_000]);
+    for n in 0..TRANSACTIONS {
+        let txn = (0..3).fold(Txn::new(), |txn, part| txn.put(format!("/k/{n}/{part}"), large()));
+        direct.commit(txn).await.expect("written");
+    }
+    gate.reopen();
+    let mut revisions = Vec::new();
+    while revisions.len() < TRANSACTIONS * 3 {
+        let events = timeout(Duration::from_secs(10), watch.next()).await.expect("in time").expect("the watch goes on");
+        assert_eq!(events.len() % 3, 0, "a transaction comes whole");
+        revisions.extend(events.iter().map(|event| event.revision));
+    }
+    assert!(revisions.chunks(3).all(|one| one[0] == one[2]) && revisions.is_sorted());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_hangs_is_noticed_and_taken_up_again() {
     let etcd = Etcd::start();
     let direct = etcd.connect().await;
