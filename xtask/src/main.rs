@@ -1,6 +1,8 @@
 //! What the project does to itself: `cargo xtask tidy | test | bench`.
 
 mod bench;
+mod etcd;
+mod go;
 mod kubectl;
 mod test;
 mod tidy;

@@ -1,18 +1,22 @@
 //! `cargo xtask test`: each step with its name and time, the first failure ends it.
 
-use crate::{kubectl, root, tidy};
+use crate::{etcd, kubectl, root, tidy};
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use tokio::time::Instant;
 
 pub(crate) fn run() -> Result<()> {
     let kubectl = step("kubectl", kubectl::ensure)?;
+    let etcd = step("etcd", etcd::ensure)?;
     step("format", || cargo(&["fmt", "--all", "--check"]))?;
     step("tidy", tidy::run)?;
     step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
     step("tests", || {
         let mut command = Command::new("cargo");
-        command.args(["test", "--workspace", "--no-fail-fast"]).env("PINTLE_KUBECTL", &kubectl);
+        command
+            .args(["test", "--workspace", "--no-fail-fast"])
+            .env("PINTLE_KUBECTL", &kubectl)
+            .env("PINTLE_ETCD", &etcd);
         call(command)
     })
 }

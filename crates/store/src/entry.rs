@@ -129,7 +129,7 @@ impl Splice {
 }
 
 /// The buffer is made to fit: a value lives as long as its key, so slack would be kept with it.
-fn fill(before: &[u8], after: &[u8], revision: Revision) -> (Bytes, Range<usize>) {
+pub(crate) fn fill(before: &[u8], after: &[u8], revision: Revision) -> (Bytes, Range<usize>) {
     let digits = revision.to_string();
     let mut value = Vec::with_capacity(before.len() + digits.len() + after.len());
     value.extend_from_slice(before);

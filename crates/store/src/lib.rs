@@ -26,6 +26,7 @@
 //! - [`read`]: ranges, pages, and why a read is refused
 //! - [`failpoint`]: named places in all of this where a test may step in
 //! - [`mod@file`]: the default engine, durable in a directory
+//! - [`etcd`]: the engine for several machines: transactions of etcd, and a replica that a watch feeds
 //! - [`memory`]: the engine for tests
 //! - `contract`: the test suite every engine passes (feature `contract`)
 //! - `history`: clients and crashes written down, and a checker of what they saw (feature `contract`)
@@ -43,6 +44,7 @@ pub mod watch;
 
 pub mod read;
 
+pub mod etcd;
 pub mod failpoint;
 pub mod file;
 pub mod memory;
@@ -57,6 +59,7 @@ pub mod history;
 mod tests;
 
 pub use entry::{Entry, Splice};
+pub use etcd::EtcdStore;
 pub use file::FileStore;
 pub use memory::MemoryStore;
 pub use read::{Page, Range, ReadError};

@@ -92,6 +92,12 @@ impl Snapshot {
         self.expiring.get_min().filter(|(at, _)| *at <= now_ms).map(|(_, key)| Arc::clone(key))
     }
 
+    /// Every key whose time has come, soonest first.
+    pub(crate) fn all_due(&self, now_ms: i64) -> impl Iterator<Item = &Arc<Entry>> {
+        let due = self.expiring.iter().take_while(move |(at, _)| *at <= now_ms);
+        due.filter_map(|(_, key)| self.entries.get(key))
+    }
+
     /// The events under a prefix after a revision, from the history.
     pub(crate) fn batch(&self, prefix: &str, after: Revision, room: usize) -> Result<Batch, ReadError> {
         self.check(after)?;
@@ -137,6 +143,11 @@ impl Snapshot {
         while self.history.len() > options.history_events || self.history_bytes > options.history_bytes {
             self.drop_oldest_event();
         }
+    }
+
+    /// Moves to a revision that changed nothing here.
+    pub(crate) fn advance(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
     }
 
     /// Drops the events at or below a revision.

@@ -42,7 +42,7 @@ impl Stage {
     /// Applies a transaction, or leaves the stage as it was.
     pub(crate) fn apply(&mut self, txn: Txn) -> Result<Committed, CommitError> {
         // Everything that can refuse comes first, so that nothing has to be taken back.
-        txn.ops.iter().try_for_each(check_size)?;
+        check_sizes(&txn)?;
         for (key, expect) in &txn.checks {
             let current = self.snapshot.get(key);
             let holds = match expect {
@@ -58,6 +58,22 @@ impl Stage {
         let revision = self.snapshot.revision() + 1;
         let entries = txn.ops.into_iter().map(|op| self.change(op, revision)).collect();
         Ok(Committed { revision: self.snapshot.revision(), entries })
+    }
+
+    /// Records what was decided elsewhere, at this stage's revision or a later one.
+    pub(crate) fn record(&mut self, event: Event) {
+        let event = Arc::new(event);
+        self.snapshot.apply(&event, &self.options);
+        self.events.push(event);
+    }
+
+    /// Moves to a revision that changed nothing here.
+    pub(crate) fn advance(&mut self, revision: Revision) {
+        self.snapshot.advance(revision);
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry>> {
+        self.snapshot.get(key)
     }
 
     /// Deletes the keys that are due, each at its own revision: a client that resumes between two of
@@ -90,6 +106,11 @@ impl Stage {
         self.events.push(event);
         Some(entry)
     }
+}
+
+/// Refuses names and values that no engine stores.
+pub(crate) fn check_sizes(txn: &Txn) -> Result<(), CommitError> {
+    txn.ops.iter().try_for_each(check_size)
 }
 
 fn check_size(op: &Op) -> Result<(), CommitError> {

@@ -88,7 +88,7 @@ impl State {
     /// Makes a stage visible and wakes whom it concerns.
     pub(crate) fn publish(&self, stage: Stage) {
         let (mut snapshot, events) = stage.into_parts();
-        if events.is_empty() {
+        if snapshot.revision() == self.revision() {
             return;
         }
         let mut publishing = self.publishing();
@@ -101,6 +101,15 @@ impl State {
         drop(publishing);
         let _ = self.failpoints.reached(Failpoint::WatchVisible);
         touched.iter().for_each(|topic| topic.wake());
+    }
+
+    /// Starts over from a state whose history is not known: watchers that have not seen all of it are
+    /// cut off.
+    pub(crate) fn replace(&self, snapshot: Snapshot) {
+        let publishing = self.publishing();
+        publishing.topics.restart(snapshot.revision());
+        self.published.store(Arc::new(snapshot));
+        publishing.topics.wake_all();
     }
 
     pub(crate) fn watch(self: &Arc<Self>, prefix: &str, after: Revision) -> Result<Watch, ReadError> {

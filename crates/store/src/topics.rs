@@ -89,6 +89,12 @@ impl Topic {
         }
     }
 
+    /// Lets go of all events: the store has come to `revision` by changes that are not known.
+    fn restart(&self, revision: Revision) {
+        let events = VecDeque::new();
+        *self.ring() = Ring { events, complete_after: revision, last: revision };
+    }
+
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,6 +172,10 @@ impl Topics {
 
     pub(crate) fn forget(&self, oldest: Revision) {
         self.by_prefix.values().for_each(|(topic, _)| topic.forget(oldest));
+    }
+
+    pub(crate) fn restart(&self, revision: Revision) {
+        self.by_prefix.values().for_each(|(topic, _)| topic.restart(revision));
     }
 
     pub(crate) fn wake_all(&self) {

@@ -9,6 +9,11 @@ pub const MAX_KEY: usize = 4096;
 /// The longest value, in bytes, before its revision is spliced in.
 pub const MAX_VALUE: usize = 16 << 20;
 
+/// The `what` of a [`CommitError::TooLarge`] that counts operations.
+pub(crate) const OPERATIONS: &str = "transaction";
+/// The `what` of a [`CommitError::TooLarge`] that is about a transaction's bytes in all.
+pub(crate) const REQUEST: &str = "whole transaction";
+
 /// Checks, and what to do when all of them hold.
 #[derive(Debug, Default)]
 pub struct Txn {
@@ -108,8 +113,12 @@ pub enum CommitError {
     /// The engine is elsewhere and did not answer: it may have applied the transaction or not.
     #[error("the store did not answer, so the write may have happened or not: {reason}")]
     Unavailable { reason: String },
-    #[error("the {what} of key {key:.64} has {size} bytes; between 1 and {limit} can be stored")]
+    #[error("the {what} of key {key:.64} has {size} {}; between 1 and {limit} can be stored", unit(.what))]
     TooLarge { key: Arc<str>, what: &'static str, size: usize, limit: usize },
+}
+
+fn unit(what: &str) -> &'static str {
+    if what == OPERATIONS { "operations" } else { "bytes" }
 }
 
 fn describe(current: Option<&Entry>) -> String {

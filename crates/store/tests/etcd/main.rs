@@ -1,0 +1,12 @@
+//! The etcd engine over a real etcd: the contract, several servers, and what goes wrong in a cluster.
+
+mod faults;
+mod gate;
+mod server;
+mod servers;
+mod tls;
+
+mod contract {
+    use crate::server::open;
+    pintle_store::store_contract!(open().await);
+}
