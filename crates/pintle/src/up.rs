@@ -113,7 +113,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
         async move { server.run().await }
     });
     println!("api        {url}");
-    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes);
+    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes, None);
     println!(
         "loops      {} running, {} simulated {}",
         plane.loops(),

@@ -66,6 +66,8 @@ impl World {
 /// One process that competes, its way to the server, and how to end it.
 struct Candidate {
     cut: Arc<AtomicBool>,
+    /// Seconds that answers take to arrive, cut or not; 0 for those that travel as requests do.
+    late: Arc<AtomicU64>,
     stop: Trigger,
     task: JoinHandle<()>,
 }
@@ -80,19 +82,22 @@ enum Manners {
 
 /// A request travels for up to `travel` milliseconds, and so does its answer.
 fn start(world: &Arc<World>, name: &str, seed: u64, travel: u64, manners: Manners) -> Candidate {
-    let cut: Arc<AtomicBool> = Arc::default();
+    let (cut, late): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
     let random = Random::seeded(seed);
     let client = {
-        let (world, cut, random) = (world.clone(), cut.clone(), random.clone());
+        let (world, cut, late, random) = (world.clone(), cut.clone(), late.clone(), random.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (world, cut, random) = (world.clone(), cut.clone(), random.clone());
+            let (world, cut, late, random) = (world.clone(), cut.clone(), late.clone(), random.clone());
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await?;
                 let body = serde_json::from_slice(&body).unwrap_or_default();
                 travel_over(&cut, &random, travel).await?;
                 let (status, answer) = world.answer(&parts.method, &body);
-                travel_over(&cut, &random, travel).await?;
+                match late.load(Ordering::SeqCst) {
+                    0 => travel_over(&cut, &random, travel).await?,
+                    seconds => sleep(Duration::from_secs(seconds)).await,
+                }
                 let response = Response::builder().status(status).body(Body::from(answer.to_string().into_bytes()));
                 Ok::<_, Box<dyn std::error::Error + Send + Sync>>(response?)
             }
@@ -108,7 +113,7 @@ fn start(world: &Arc<World>, name: &str, seed: u64, travel: u64, manners: Manner
         let config = LeaderConfig::new("web", &name);
         lead(&context, config, |leadership| act(world.clone(), name.clone(), leadership, manners)).await;
     });
-    Candidate { cut, stop, task }
+    Candidate { cut, late, stop, task }
 }
 
 /// Half of what meets a cut is refused after a while, half is never heard of again.
@@ -210,6 +215,21 @@ async fn a_leader_that_is_cut_off_has_stopped_before_another_starts_even_if_it_d
         assert_eq!(world.most_at_once.load(Ordering::SeqCst), 1);
         assert_eq!(world.leaders(), ["first", "second"], "who comes back waits");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hears_too_late_that_it_won_does_not_act() {
+    let world: Arc<World> = Arc::default();
+    let first = start(&world, "first", 1, 50, Manners::Obedient);
+    // Both answers, to the question and to the write, come: together too late.
+    first.late.store(9, Ordering::SeqCst);
+    until("the first has the Lease", || world.holder() == "first").await;
+    first.cut.store(true, Ordering::SeqCst);
+    let _second = start(&world, "second", 2, 50, Manners::Obedient);
+    until("the second leads", || world.acting.load(Ordering::SeqCst) == 1).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.most_at_once.load(Ordering::SeqCst), 1);
+    assert_eq!(world.leaders(), ["second"]);
 }
 
 #[tokio::test(start_paused = true)]
