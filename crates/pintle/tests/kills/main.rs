@@ -36,7 +36,9 @@ fn number(name: &str, default: u64) -> u64 {
 /// A connection of its own, as every client has.
 async fn connect(kubeconfig: &Path) -> Option<Api<ConfigMap>> {
     let config = Kubeconfig::read_from(kubeconfig).ok()?;
-    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.ok()?;
+    let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.ok()?;
+    // A write is sent once: what was sent twice could not be told from what was applied twice.
+    config.default_retry = false;
     Some(Api::namespaced(kube::Client::try_from(config).ok()?, "default"))
 }
 
