@@ -1,4 +1,4 @@
-//! What the project does to itself: `cargo xtask tidy | test | bench`.
+//! What the project does to itself: `cargo xtask tidy | test | bench | torture`.
 
 mod bench;
 mod etcd;
@@ -6,6 +6,7 @@ mod go;
 mod kubectl;
 mod test;
 mod tidy;
+mod torture;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ const HELP: &str = "cargo xtask COMMAND
   test    everything that decides whether a change lands: format, tidy, lints, all tests
   tidy    what the compiler does not check: module docs, who depends on whom, what is absent on purpose
   bench   start a release build and measure it; beside a peer if PINTLE_BENCH_PEER names one
+  torture the long form of a test that kills, cuts or corrupts: torture NAME [--count N] [--seed N]
 ";
 
 fn main() -> ExitCode {
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         "test" => test::run(),
         "tidy" => tidy::run(),
         "bench" => bench::run(),
+        "torture" => torture::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {
             eprint!("{HELP}");
             return ExitCode::from(2);

@@ -68,6 +68,12 @@ impl Loop {
         let (trigger, own) = context.named(self.agent);
         Running { name: self.name, trigger, task: tokio::spawn((self.run)(own, options.clone())) }
     }
+
+    /// The same without a task of its own: it ends with the context's shutdown, and at once when it is dropped.
+    pub async fn run(&self, context: &Context, options: &Options) {
+        let (_trigger, own) = context.named(self.agent);
+        (self.run)(own, options.clone()).await;
+    }
 }
 
 /// A loop at work. Dropping it stops it.

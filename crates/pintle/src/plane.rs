@@ -6,45 +6,205 @@ use pintle_container::Simulated;
 use pintle_controllers::roster::{self, Options, Running};
 use pintle_kubelet::Fleet;
 use pintle_meta::{Clock, Random};
-use pintle_runtime::{Context, Shutdown, Trigger};
+use pintle_runtime::{Context, LeaderConfig, Shutdown, Trigger, lead};
 use pintle_scheduler::Scheduler;
+use tokio::task::JoinHandle;
 
 /// Everything that acts on its own. Dropping it stops it.
 pub(crate) struct Plane {
     stop: Trigger,
-    loops: Vec<Running>,
-    scheduler: Scheduler,
+    loops: Loops,
     nodes: Fleet,
 }
 
+/// The loops and the scheduler, which is one too.
+enum Loops {
+    /// This process is the only one over its store.
+    Alone { running: Vec<Running>, scheduler: Scheduler },
+    /// Others run the same loops; each acts in one process at a time.
+    Elected(Vec<JoinHandle<()>>),
+}
+
 impl Plane {
-    pub(crate) fn start(server: &ApiServer, clock: &Clock, random: &Random, ca_pem: &str, nodes: u16) -> Plane {
+    /// With an identity every loop acts only while this process holds the loop's Lease. Without one no Lease is written,
+    /// which is right for a store that only this process can have open.
+    pub(crate) fn start(
+        server: &ApiServer,
+        clock: &Clock,
+        random: &Random,
+        ca_pem: &str,
+        nodes: u16,
+        identity: Option<String>,
+    ) -> Plane {
         let (stop, shutdown) = Shutdown::new();
-        let context = |user: &str| {
-            let client = server.client(User::internal(user));
-            Context::new(client, clock.clone(), random.clone(), shutdown.clone())
+        let context = {
+            let (server, clock, random) = (server.clone(), clock.clone(), random.clone());
+            move |shutdown: Shutdown| {
+                let client = server.client(User::internal("system:kube-controller-manager"));
+                Context::new(client, clock.clone(), random.clone(), shutdown)
+            }
         };
-        // The loops share their informers; the nodes have their own client, as if they were elsewhere.
-        let control = context("system:kube-controller-manager");
+        // Everything that is not elected shares its informers.
+        let control = context(shutdown);
         let options = Options { root_ca: Some(ca_pem.to_owned()) };
-        let loops = roster::roster().iter().map(|l| l.start(&control, &options)).collect();
-        let scheduler = Scheduler::start(&control);
+        let loops = match identity {
+            None => Loops::Alone {
+                running: roster::roster().iter().map(|known| known.start(&control, &options)).collect(),
+                scheduler: Scheduler::start(&control),
+            },
+            Some(identity) => Loops::Elected(elected(&control, &options, &identity, context)),
+        };
         let nodes = Fleet::simulated(&control, &Simulated::new(clock.clone()), nodes);
-        Plane { stop, loops, scheduler, nodes }
+        Plane { stop, loops, nodes }
     }
 
     /// How many loops there are, for the line that says so.
     pub(crate) fn loops(&self) -> usize {
-        self.loops.len() + 1
+        match &self.loops {
+            Loops::Alone { running, .. } => running.len() + 1,
+            Loops::Elected(tasks) => tasks.len(),
+        }
     }
 
-    /// Lets everything finish what it has in hand.
+    /// Lets everything finish what it has in hand, and gives every Lease back.
     pub(crate) async fn stop(self) {
         self.stop.fire();
-        for running in self.loops {
-            running.stop().await;
+        match self.loops {
+            Loops::Alone { running, scheduler } => {
+                for running in running {
+                    running.stop().await;
+                }
+                scheduler.stop().await;
+            }
+            Loops::Elected(tasks) => {
+                for task in tasks {
+                    // One that panicked has ended too.
+                    let _ = task.await;
+                }
+            }
         }
-        self.scheduler.stop().await;
         self.nodes.stop().await;
+    }
+}
+
+/// Every loop under a Lease of its own name, the scheduler under the name that Kubernetes' own would compete for.
+///
+/// Each leadership has a context of its own: its informers list after the Lease was won, so that the loop sees all that
+/// its predecessor wrote. Informers that were kept warm could be behind that, and a loop would do again what was done.
+fn elected(
+    control: &Context,
+    options: &Options,
+    identity: &str,
+    context: impl Fn(Shutdown) -> Context + Clone + Send + Sync + 'static,
+) -> Vec<JoinHandle<()>> {
+    let mut tasks = Vec::new();
+    for known in roster::roster() {
+        let (own, config) = (control.clone(), LeaderConfig::new(known.name, identity));
+        let (context, options) = (context.clone(), options.clone());
+        tasks.push(tokio::spawn(async move {
+            let run = async |shutdown: Shutdown| known.run(&context(shutdown), &options).await;
+            lead(&own, config, |leadership| run(leadership.shutdown)).await;
+        }));
+    }
+    let (own, config) = (control.clone(), LeaderConfig::new(pintle_scheduler::scheduler::AGENT, identity));
+    tasks.push(tokio::spawn(async move {
+        let run = async |shutdown: Shutdown| Scheduler::run(&context(shutdown)).await;
+        lead(&own, config, |leadership| run(leadership.shutdown)).await;
+    }));
+    tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::coordination::v1::Lease;
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+    use pintle_apiserver::Parts;
+    use pintle_apiserver::pki::Pki;
+    use pintle_store::MemoryStore;
+    use serde_json::json;
+
+    use super::*;
+
+    /// An API server in memory, in virtual time.
+    async fn serve() -> (ApiServer, kube::Client, Clock) {
+        let clock = Clock::virtual_from(Clock::system().now());
+        let token_key = Pki::generate(clock.now()).unwrap().token_key;
+        let store = Arc::new(MemoryStore::new());
+        let parts = Parts { store, clock: clock.clone(), random: Random::seeded(2), token_key };
+        let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
+        let client = server.client(User::internal("system:kube-controller-manager"));
+        (server, client, clock)
+    }
+
+    /// Who holds the Leases of the loops.
+    async fn holders(client: &kube::Client) -> Vec<String> {
+        let leases =
+            Api::<Lease>::namespaced(client.clone(), "kube-system").list(&ListParams::default()).await.unwrap();
+        leases.items.into_iter().filter_map(|lease| lease.spec?.holder_identity).collect()
+    }
+
+    /// Looks for a minute of virtual time.
+    async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        for _ in 0..600 {
+            if holds().await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("a minute has passed, and not: {what}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_one_of_two_processes_stops_the_other_goes_on_with_every_loop() {
+        let (server, client, clock) = serve().await;
+        let random = Random::seeded(1);
+        let begin = |name: &str| Plane::start(&server, &clock, &random, "", 0, Some(name.to_owned()));
+        let all_held_by = async |name: &str, count: usize| {
+            let holders = holders(&client).await;
+            holders.len() == count && holders.iter().all(|holder| holder == name)
+        };
+        let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
+        let pods = Api::<Pod>::namespaced(client.clone(), "default");
+        let count = async || pods.list(&ListParams::default()).await.unwrap().items.len();
+
+        let first = begin("first");
+        let loops = first.loops();
+        eventually("the first leads every loop", async || all_held_by("first", loops).await).await;
+        let second = begin("second");
+        let web: Deployment = serde_json::from_value(json!({
+            "metadata": {"name": "web"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+        }))
+        .unwrap();
+        deployments.create(&PostParams::default(), &web).await.unwrap();
+        eventually("two Pods are made", async || count().await == 2).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(all_held_by("first", loops).await, "{:?}", holders(&client).await);
+
+        first.stop().await;
+        let stopped = tokio::time::Instant::now();
+        eventually("the second leads every loop", async || all_held_by("second", loops).await).await;
+        assert!(stopped.elapsed() < Duration::from_millis(3500), "it took {:?}", stopped.elapsed());
+        let more = Patch::Merge(json!({"spec": {"replicas": 3}}));
+        deployments.patch("web", &PatchParams::default(), &more).await.unwrap();
+        eventually("a third Pod is made", async || count().await == 3).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(count().await, 3, "what the first had made is not made again");
+        second.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_is_alone_writes_no_leases() {
+        let (server, client, clock) = serve().await;
+        let plane = Plane::start(&server, &clock, &Random::seeded(1), "", 0, None);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(holders(&client).await.is_empty());
+        plane.stop().await;
     }
 }

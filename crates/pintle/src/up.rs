@@ -11,6 +11,7 @@ use pintle_store::{FileStore, MemoryStore, Options, Store};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -114,7 +115,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
         async move { server.run().await }
     });
     println!("api        {url}");
-    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes);
+    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes, None);
     println!(
         "loops      {} running, {} simulated {}",
         plane.loops(),
@@ -138,10 +139,17 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     outcome
 }
 
-/// Returns on Ctrl-C or SIGTERM, or when the store can take no more writes.
+/// Returns on Ctrl-C or SIGTERM. A store that can take no more writes is no reason to go: reads are still served, and
+/// `/readyz` tells whoever looks what is wrong.
 async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure> {
     let mut terminate =
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(Failure::Runtime)?;
+    let told = async {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+    };
     let broken = async {
         loop {
             if let Err(why) = store.health() {
@@ -150,11 +158,14 @@ async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure> {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => Ok(()),
-        _ = terminate.recv() => Ok(()),
-        why = broken => Err(Failure::StoreStopped(why)),
-    }
+    let mut told = pin!(told);
+    let why = tokio::select! {
+        () = &mut told => return store.health().map_err(Failure::StoreStopped),
+        why = broken => why,
+    };
+    eprintln!("pintle: the store stopped: {why}; writes are refused and reads are served until Ctrl-C");
+    told.await;
+    Err(Failure::StoreStopped(why))
 }
 
 /// The data directory, made if it is new; none for an ephemeral cluster.

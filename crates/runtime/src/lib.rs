@@ -44,6 +44,7 @@
 //! - [`error`]: what can go wrong in a reconcile
 //! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`events`]: what people read afterwards
+//! - [`leader`]: of several processes that run the same loop, one acts
 
 pub mod context;
 mod moment;
@@ -71,6 +72,8 @@ pub mod write;
 
 pub mod events;
 
+pub mod leader;
+
 #[cfg(test)]
 mod testing;
 
@@ -83,6 +86,7 @@ pub use events::Recorder;
 pub use expectations::Expectations;
 pub use informer::{Change, Informer, Informers, Registration};
 pub use key::Key;
+pub use leader::{LeaderConfig, Leadership, lead};
 pub use pintle_meta::{Clock, Random};
 pub use queue::Queue;
 pub use reflector::Selection;

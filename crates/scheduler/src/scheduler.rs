@@ -17,7 +17,7 @@ use crate::{DEFAULT_NAME, bind, plugins};
 const IN_FLIGHT: usize = 128;
 
 /// The name under which the scheduler writes.
-const AGENT: &str = "kube-scheduler";
+pub const AGENT: &str = "kube-scheduler";
 
 /// What handlers and the loop share.
 pub(crate) struct Shared {
@@ -45,16 +45,16 @@ impl Scheduler {
     /// Starts with an empty mind: all it knows comes from the API server.
     pub fn start(context: &Context) -> Self {
         let (trigger, context) = context.named(AGENT);
-        let cycle = Cycle::new(plugins::all(), context.random.clone());
-        let helped_by = cycle.plugins().iter().map(|plugin| (plugin.name(), plugin.helped_by())).collect();
-        let shared = Arc::new(Shared {
-            cache: Mutex::default(),
-            queue: Queue::new(helped_by),
-            recorder: context.recorder(DEFAULT_NAME),
-            context,
-        });
+        let (shared, cycle) = prepare(context);
         let task = tokio::spawn(run(shared.clone(), cycle));
         Scheduler { shared, trigger, task }
+    }
+
+    /// The same without a task of its own: it ends with the context's shutdown, and at once when it is dropped.
+    pub async fn run(context: &Context) {
+        let (_trigger, context) = context.named(AGENT);
+        let (shared, cycle) = prepare(context);
+        run(shared, cycle).await;
     }
 
     pub fn depth(&self) -> Depth {
@@ -77,6 +77,18 @@ impl Scheduler {
     pub fn has_ended(&self) -> bool {
         self.task.is_finished()
     }
+}
+
+fn prepare(context: Context) -> (Arc<Shared>, Cycle) {
+    let cycle = Cycle::new(plugins::all(), context.random.clone());
+    let helped_by = cycle.plugins().iter().map(|plugin| (plugin.name(), plugin.helped_by())).collect();
+    let shared = Arc::new(Shared {
+        cache: Mutex::default(),
+        queue: Queue::new(helped_by),
+        recorder: context.recorder(DEFAULT_NAME),
+        context,
+    });
+    (shared, cycle)
 }
 
 async fn run(shared: Arc<Shared>, mut cycle: Cycle) {

@@ -1,0 +1,93 @@
+//! `cargo xtask torture NAME [--count N] [--seed N]`: the long forms of tests that break things, on a release build.
+//!
+//! The short form of each runs with all other tests; the environment tells it to go on for longer.
+
+use crate::{kubectl, root};
+use anyhow::{Context, Result, bail, ensure};
+use std::process::Command;
+
+/// A test that can go on for longer.
+struct Suite {
+    name: &'static str,
+    /// What is done so many times, for the help.
+    what: &'static str,
+    package: &'static str,
+    /// How `cargo test` finds it: the target, and what the test's name contains.
+    target: &'static [&'static str],
+    filter: &'static str,
+    /// The variable that says how many times, and how many times it is if nobody says.
+    count: (&'static str, u64),
+    /// Whether it calls kubectl.
+    kubectl: bool,
+}
+
+const SUITES: &[Suite] = &[Suite {
+    name: "kills",
+    what: "kill -9 of a `pintle up` under load from eight clients",
+    package: "pintle",
+    target: &["--test", "kills"],
+    filter: "killed_under_load",
+    count: ("PINTLE_KILLS", 200),
+    kubectl: true,
+}];
+
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let Some((name, flags)) = arguments.split_first() else { bail!("which one?\n{}", help()) };
+    let suites: Vec<&Suite> = SUITES.iter().filter(|suite| name == "all" || suite.name == name).collect();
+    ensure!(!suites.is_empty(), "there is no suite {name:?}\n{}", help());
+    let (mut count, mut seed) = (None, None);
+    for pair in flags.chunks(2) {
+        match pair {
+            [flag, value] if flag == "--count" => count = Some(value.parse().context("--count takes a number")?),
+            [flag, value] if flag == "--seed" => seed = Some(value.parse().context("--seed takes a number")?),
+            _ => bail!("--count N and --seed N are all there is\n{}", help()),
+        }
+    }
+    for suite in suites {
+        torture(suite, count, seed).with_context(|| suite.name.to_owned())?;
+    }
+    Ok(())
+}
+
+fn torture(suite: &Suite, count: Option<u64>, seed: Option<u64>) -> Result<()> {
+    let (variable, default) = suite.count;
+    let count = count.unwrap_or(default);
+    println!("xtask: {}: {count} × {}", suite.name, suite.what);
+    let mut command = Command::new("cargo");
+    command.args(["test", "--release", "--package", suite.package]).args(suite.target).arg(suite.filter);
+    command.args(["--", "--nocapture"]).env(variable, count.to_string());
+    if let Some(seed) = seed {
+        command.env("PINTLE_SEED", seed.to_string());
+    }
+    if suite.kubectl {
+        command.env("PINTLE_KUBECTL", kubectl::ensure()?);
+    }
+    let status = command.current_dir(root()).status().context("cargo cannot be started")?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+fn help() -> String {
+    let lines = SUITES.iter().map(|s| format!("  {:<10} {} × {}\n", s.name, s.count.1, s.what));
+    format!(
+        "cargo xtask torture NAME [--count N] [--seed N]\n\n{}  {:<10} each in turn\n",
+        lines.collect::<String>(),
+        "all"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_name_or_flag_is_answered_with_what_there_is() {
+        for arguments in
+            [&[][..], &["kils"], &["kills", "--count"], &["kills", "--count", "many"], &["kills", "--x", "1"]]
+        {
+            let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+            assert!(run(&arguments).is_err(), "{arguments:?}");
+        }
+        assert!(run(&[]).unwrap_err().to_string().contains("kills"));
+    }
+}
