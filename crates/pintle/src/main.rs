@@ -4,6 +4,7 @@ mod data_dir;
 mod kubeconfig;
 mod plane;
 mod snapshot;
+mod store;
 mod up;
 
 use clap::{Parser, Subcommand};

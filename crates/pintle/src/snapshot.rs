@@ -1,8 +1,9 @@
 //! `pintle snapshot`: the store in one file, to keep elsewhere and to start again from.
 
 use crate::data_dir;
+use crate::store::{StoreError, StoreFlags};
 use pintle_store::file::backup::{self, BackupError, Summary};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Flags {
@@ -19,8 +20,10 @@ enum Action {
     Save {
         file: PathBuf,
         /// Where the cluster is kept [default: $XDG_DATA_HOME/pintle or ~/.local/share/pintle].
-        #[arg(long, value_name = "DIR")]
+        #[arg(long, value_name = "DIR", conflicts_with = "store")]
         data_dir: Option<PathBuf>,
+        #[command(flatten)]
+        from: StoreFlags,
     },
     /// Make a store of a saved file, in a directory that has none.
     ///
@@ -42,6 +45,10 @@ pub(crate) enum Failure {
     NoDirectory,
     #[error("{0}")]
     Backup(#[from] BackupError),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("cannot start: {0}")]
+    Runtime(std::io::Error),
 }
 
 pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
@@ -49,8 +56,11 @@ pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
         data_dir::resolve(asked.as_ref()).map(|directory| directory.join("store")).ok_or(Failure::NoDirectory)
     };
     match flags.action {
-        Action::Save { file, data_dir } => {
-            let saved = backup::save(&store(data_dir)?, &file)?;
+        Action::Save { file, data_dir, from } => {
+            let saved = match from.etcd() {
+                None => backup::save(&store(data_dir)?, &file)?,
+                Some(_) => save_etcd(&from, &file)?,
+            };
             println!("saved      {} keys at revision {} to {}", saved.keys, saved.revision, file.display());
         }
         Action::Restore { file, data_dir } => {
@@ -62,6 +72,16 @@ pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
         Action::Inspect { file } => print(&backup::inspect(&file)?),
     }
     Ok(())
+}
+
+fn save_etcd(from: &StoreFlags, file: &Path) -> Result<Summary, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    runtime.block_on(async {
+        let store = from.open(None).await?;
+        let saved = backup::save_from(&*store, file).await;
+        store.close().await;
+        Ok(saved?)
+    })
 }
 
 fn print(summary: &Summary) {

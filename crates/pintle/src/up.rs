@@ -3,15 +3,15 @@
 use crate::data_dir;
 use crate::kubeconfig;
 use crate::plane::Plane;
+use crate::store::{StoreError, StoreFlags};
 use pintle_apiserver::pki::{Pki, PkiError, write_private};
 use pintle_apiserver::{ApiServer, Parts, StartError, listener};
 use pintle_meta::{Clock, Random};
+use pintle_store::Store;
 use pintle_store::file::OpenError;
-use pintle_store::{FileStore, MemoryStore, Options, Store};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -32,8 +32,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u16,
     /// Keep nothing: the cluster lives in memory and is gone when it stops.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "store")]
     ephemeral: bool,
+    /// Where the cluster's keys and certificates are [default: DIR/pki].
+    #[arg(long, value_name = "DIR")]
+    pki: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreFlags,
 }
 
 /// Why the cluster cannot run, and what to do about it.
@@ -44,7 +49,7 @@ pub(crate) enum Failure {
     #[error("cannot write to {}: {source}; choose another place with --data-dir or mend its permissions", path.display())]
     Directory { path: PathBuf, source: io::Error },
     #[error("{0}")]
-    Store(#[from] OpenError),
+    Store(#[from] StoreError),
     #[error("{0}")]
     Pki(#[from] PkiError),
     #[error("port in use: something else listens on {0}; stop it or choose another with --listen ADDR:PORT")]
@@ -65,7 +70,7 @@ impl Failure {
     /// 2: what was asked cannot be done here; 3: somebody else has it; 4: it broke while running.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Failure::PortInUse(_) | Failure::Store(OpenError::Locked { .. }) => 3,
+            Failure::PortInUse(_) | Failure::Store(StoreError::Open(OpenError::Locked { .. })) => 3,
             Failure::StoreStopped(_) => 4,
             _ => 2,
         }
@@ -84,15 +89,17 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     let started = Instant::now();
     let (clock, random) = (Clock::system(), Random::system());
     let directory = directory(&flags)?;
-    let (store, pki): (Arc<dyn Store>, Pki) = match &directory {
-        None => (Arc::new(MemoryStore::new()), Pki::generate(clock.now())?),
-        Some(directory) => {
-            // The store's lock is taken first: who has it owns everything below the directory.
-            let store = FileStore::open(directory.join("store"), Options::default())?;
-            (Arc::new(store), Pki::open(&directory.join("pki"), clock.now())?)
-        }
+    // A store in files takes a lock first: who has it owns everything below the directory.
+    let store = flags.store.open(directory.as_deref()).await?;
+    let pki = match flags.pki.clone().or_else(|| Some(directory.as_ref()?.join("pki"))) {
+        Some(place) => Pki::open(&place, clock.now())?,
+        None => Pki::generate(clock.now())?,
     };
-    let place = directory.as_ref().map_or("memory, nothing is kept".to_owned(), |d| d.display().to_string());
+    let place = match (flags.store.etcd(), &directory) {
+        (Some(url), _) => url.to_owned(),
+        (None, Some(directory)) => directory.display().to_string(),
+        (None, None) => "memory, nothing is kept".to_owned(),
+    };
     println!("store      {place} (revision {})", store.revision());
 
     let tcp = listen(flags.listen).await?;
@@ -115,9 +122,12 @@ async fn up(flags: Flags) -> Result<(), Failure> {
         async move { server.run().await }
     });
     println!("api        {url}");
-    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes, None);
+    // Others may be over the same etcd: each loop acts in one of the processes.
+    let identity = flags.store.etcd().map(|_| identity(&random));
+    let each = if identity.is_some() { ", each when its Lease is won" } else { "" };
+    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes, identity);
     println!(
-        "loops      {} running, {} simulated {}",
+        "loops      {} running{each}, {} simulated {}",
         plane.loops(),
         flags.nodes,
         if flags.nodes == 1 { "node" } else { "nodes" }
@@ -139,33 +149,35 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     outcome
 }
 
-/// Returns on Ctrl-C or SIGTERM. A store that can take no more writes is no reason to go: reads are still served, and
-/// `/readyz` tells whoever looks what is wrong.
+/// Returns on Ctrl-C or SIGTERM. A store that takes no writes is no reason to go: reads are still served, and `/readyz`
+/// tells whoever looks what is wrong. Files stay so until the next start; an etcd that was away comes back.
 async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure> {
     let mut terminate =
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(Failure::Runtime)?;
-    let told = async {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        }
-    };
-    let broken = async {
+    let look = async {
+        let mut well = true;
         loop {
-            if let Err(why) = store.health() {
-                return why;
+            match store.health() {
+                Err(why) if well => eprintln!("pintle: the store stopped: {why}; writes are refused, reads are served"),
+                Ok(()) if !well => eprintln!("pintle: the store takes writes again"),
+                _ => {}
             }
+            well = store.health().is_ok();
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    let mut told = pin!(told);
-    let why = tokio::select! {
-        () = &mut told => return store.health().map_err(Failure::StoreStopped),
-        why = broken => why,
-    };
-    eprintln!("pintle: the store stopped: {why}; writes are refused and reads are served until Ctrl-C");
-    told.await;
-    Err(Failure::StoreStopped(why))
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+        () = look => {}
+    }
+    store.health().map_err(Failure::StoreStopped)
+}
+
+/// What tells this process from the others over the same store: the machine's name and a number.
+fn identity(random: &Random) -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{:016x}", machine.trim(), random.next())
 }
 
 /// The data directory, made if it is new; none for an ephemeral cluster.
