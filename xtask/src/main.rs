@@ -15,7 +15,8 @@ const HELP: &str = "cargo xtask COMMAND
 
   test    everything that decides whether a change lands: format, tidy, lints, all tests
   tidy    what the compiler does not check: module docs, who depends on whom, what is absent on purpose
-  bench   start a release build and measure it; beside a peer if PINTLE_BENCH_PEER names one
+  bench   start a release build and measure it; beside a peer if PINTLE_BENCH_PEER names one;
+          `bench store` measures the store alone, beside a loop that appends and syncs
   torture the long form of a test that kills, cuts or corrupts: torture NAME [--count N] [--seed N]
 ";
 
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     let result = match command.as_str() {
         "test" => test::run(),
         "tidy" => tidy::run(),
-        "bench" => bench::run(),
+        "bench" => bench::run(std::env::args().nth(2).as_deref()),
         "torture" => torture::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {
             eprint!("{HELP}");

@@ -7,6 +7,7 @@
 mod client;
 mod load;
 mod process;
+mod store;
 
 use anyhow::{Context, Result, ensure};
 use client::Target;
@@ -15,14 +16,20 @@ use process::{Server, memory};
 use std::process::Command;
 use std::time::Duration;
 
-pub(crate) fn run() -> Result<()> {
-    println!("building a release …");
-    cargo(&["build", "--release", "--package", "pintle"])?;
+pub(crate) fn run(what: Option<&str>) -> Result<()> {
+    ensure!(matches!(what, None | Some("store")), "`bench` and `bench store` are all there is");
     // The load generator shares the machine with the server: it must be fast too.
     if cfg!(debug_assertions) {
-        return cargo(&["run", "--release", "--quiet", "--package", "xtask", "--", "bench"]);
+        println!("building a release …");
+        let again = ["run", "--release", "--quiet", "--package", "xtask", "--", "bench"];
+        return cargo(&again.into_iter().chain(what).collect::<Vec<_>>());
     }
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(bench())
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    if what == Some("store") {
+        return runtime.block_on(store::bench());
+    }
+    cargo(&["build", "--release", "--package", "pintle"])?;
+    runtime.block_on(bench())
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {

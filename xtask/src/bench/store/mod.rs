@@ -1,0 +1,170 @@
+//! `cargo xtask bench store`: durable puts, range reads and watch fan-out of the store's engines, beside a plain loop
+//! that appends and syncs, in one run on one disk.
+//!
+//! An engine is a row of `ENGINES`; each is measured in the same way as the others. The disk of a shared machine has moods:
+//! every measurement of puts is made several times, engines and loop in turn, and the median is shown.
+
+mod append;
+mod measure;
+
+use anyhow::{Context, Result, ensure};
+use append::AppendLoop;
+use measure::Measured;
+use pintle_store::{FileStore, Options, Range, Splice, Store, Txn};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A store in a directory that is empty before and removed after.
+type Open = fn(&Path) -> Result<Arc<dyn Store>>;
+
+/// What is measured beside the loop that appends.
+const ENGINES: &[(&str, Open)] = &[("file", |directory| Ok(Arc::new(FileStore::open(directory, Options::default())?)))];
+
+const WRITERS: [usize; 3] = [1, 32, 256];
+const ROUNDS: usize = 3;
+const FOR: Duration = Duration::from_secs(2);
+/// Bytes of a value.
+const VALUE: usize = 2048;
+/// Keys of one writer, so that puts replace as often as they add.
+const KEYS: usize = 64;
+
+const STORED: usize = 100_000;
+const PAGE: usize = 1000;
+const PAGES: usize = 2000;
+
+pub(crate) async fn bench() -> Result<()> {
+    let directory = crate::root().join("target/bench-store");
+    println!("puts of {VALUE} bytes, median of {ROUNDS} rounds of {} s:\n", FOR.as_secs());
+    println!("| engine | writers | puts a second | of the append loop | p50 ms | p99 ms | max ms |");
+    println!("|---|---|---|---|---|---|---|");
+    for writers in WRITERS {
+        puts(&directory, writers).await.with_context(|| format!("{writers} writers"))?;
+    }
+    for (name, open) in ENGINES {
+        fresh(&directory)?;
+        let store = open(&directory)?;
+        reads(name, store.as_ref()).await?;
+        for (watchers, writes) in [(1, 2000), (100, 2000), (1000, 500)] {
+            fan_out(name, &store, watchers, writes).await?;
+        }
+        store.close().await;
+    }
+    let _ = std::fs::remove_dir_all(&directory);
+    Ok(())
+}
+
+fn fresh(directory: &Path) -> Result<()> {
+    let _ = std::fs::remove_dir_all(directory);
+    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())
+}
+
+/// One table row an engine, and one for the loop.
+async fn puts(directory: &Path, writers: usize) -> Result<()> {
+    let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); ENGINES.len() + 1];
+    for _ in 0..ROUNDS {
+        fresh(directory)?;
+        let appending = Arc::new(AppendLoop::start(&directory.join("appended"))?);
+        let measured = measure::writers(writers, FOR, move |_, _| {
+            let appending = appending.clone();
+            async move { appending.append(vec![b'x'; VALUE]).await }
+        });
+        rounds[0].push(measured.await?);
+        for (row, (_, open)) in ENGINES.iter().enumerate() {
+            fresh(directory)?;
+            let store = open(directory)?;
+            let shared = store.clone();
+            let measured = measure::writers(writers, FOR, move |writer, number| {
+                let store = shared.clone();
+                async move {
+                    let key = format!("/registry/bench/{writer}-{}", number % KEYS);
+                    store.commit(Txn::new().put(key, Splice::plain(vec![b'x'; VALUE]))).await?;
+                    Ok(())
+                }
+            });
+            rounds[row + 1].push(measured.await?);
+            store.close().await;
+        }
+    }
+    let medians: Vec<Measured> = rounds.into_iter().filter_map(measure::median).collect();
+    let names = std::iter::once("append loop").chain(ENGINES.iter().map(|(name, _)| *name));
+    let baseline = medians.first().map_or(1.0, |loop_| loop_.per_second);
+    let ms = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1000.0);
+    for (name, it) in names.zip(&medians) {
+        let share = 100.0 * it.per_second / baseline;
+        let (p50, p99, max) = (ms(it.p50), ms(it.p99), ms(it.max));
+        println!("| {name} | {writers} | {:.0} | {share:.0} % | {p50} | {p99} | {max} |", it.per_second);
+    }
+    Ok(())
+}
+
+/// Pages of a thousand keys out of a hundred thousand.
+async fn reads(name: &str, store: &dyn Store) -> Result<()> {
+    let key = |number: usize| format!("/registry/read/{number:06}");
+    for first in (0..STORED).step_by(PAGE) {
+        let put = |txn: Txn, number| txn.put(key(number), Splice::plain(vec![b'x'; 512]));
+        store.commit((first..first + PAGE).fold(Txn::new(), put)).await?;
+    }
+    let mut times = Vec::with_capacity(PAGES);
+    let started = Instant::now();
+    for page in 0..PAGES {
+        let began = Instant::now();
+        // A prime, so that pages begin all over the range.
+        let range = Range { start: key(page * 7919 % (STORED - PAGE)), ..Range::prefix("/registry/read/") };
+        let found = store.range(range.limit(PAGE)).await?;
+        ensure!(found.entries.len() == PAGE, "a page of {}", found.entries.len());
+        times.push(began.elapsed());
+    }
+    let it = Measured::of(started.elapsed(), times);
+    println!(
+        "\n{name}: {:.0} ranges of {PAGE} keys from {STORED} a second, p50 {:.0} µs, p99 {:.0} µs, max {:.0} µs",
+        it.per_second,
+        it.p50.as_secs_f64() * 1e6,
+        it.p99.as_secs_f64() * 1e6,
+        it.max.as_secs_f64() * 1e6
+    );
+    Ok(())
+}
+
+/// Thirty-two writers until every watcher was told of every write.
+async fn fan_out(name: &str, store: &Arc<dyn Store>, watchers: usize, writes: usize) -> Result<()> {
+    let prefix = format!("/registry/watched-{watchers}/");
+    let mut tasks = Vec::new();
+    for _ in 0..watchers {
+        let mut watch = store.watch(&prefix, store.revision())?;
+        tasks.push(tokio::spawn(async move {
+            let mut seen = 0;
+            while seen < writes {
+                seen += watch.next().await?.len();
+            }
+            anyhow::Ok(Instant::now())
+        }));
+    }
+    let started = Instant::now();
+    let mut writing = Vec::new();
+    for writer in 0..32 {
+        let (store, prefix) = (store.clone(), prefix.clone());
+        writing.push(tokio::spawn(async move {
+            for number in (writer..writes).step_by(32) {
+                let value = Splice::plain(vec![b'x'; VALUE]);
+                store.commit(Txn::new().put(format!("{prefix}{number}"), value)).await?;
+            }
+            anyhow::Ok(())
+        }));
+    }
+    for task in writing {
+        task.await??;
+    }
+    let mut last = started;
+    for task in tasks {
+        last = last.max(task.await??);
+    }
+    let took = last - started;
+    println!(
+        "{name}: {writes} writes told to {watchers} watchers in {} ms, {:.0} deliveries a second",
+        took.as_millis(),
+        (watchers * writes) as f64 / took.as_secs_f64()
+    );
+    Ok(())
+}
