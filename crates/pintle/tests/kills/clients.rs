@@ -135,7 +135,7 @@ pub async fn list(api: &Api<ConfigMap>, run: &Run) -> Result<(BTreeMap<String, H
     Ok((found, number(list.metadata.resource_version)))
 }
 
-fn object(name: &str, content: &str, revision: Option<u64>) -> ConfigMap {
+pub fn object(name: &str, content: &str, revision: Option<u64>) -> ConfigMap {
     let version = revision.map(|revision| revision.to_string());
     let object = json!({"metadata": {"name": name, "resourceVersion": version}, "data": {"content": content}});
     serde_json::from_value(object).expect("a ConfigMap")

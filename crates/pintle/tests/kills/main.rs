@@ -9,6 +9,7 @@ mod harness;
 
 mod clients;
 mod ledger;
+mod shared;
 
 use clients::Run;
 use harness::PATIENCE;
@@ -43,12 +44,14 @@ async fn connect(kubeconfig: &Path) -> Option<Api<ConfigMap>> {
 }
 
 /// Starts the program again on its directory; how long it took until `/readyz` said yes.
-async fn start_again(place: &Place) -> (Program, Api<ConfigMap>, Duration) {
+async fn start_again(place: &Place, more: &[&str]) -> (Program, Api<ConfigMap>, Duration) {
     // It listens elsewhere each time and says so in the file before its first answer; until then the file tells the way
     // to one that is dead.
     let (data, kubeconfig) = (place.path("data"), place.path("kubeconfig"));
     let (data, file) = (data.to_str().expect("UTF-8"), kubeconfig.to_str().expect("UTF-8"));
-    let flags = ["up", "--listen", "127.0.0.1:0", "--nodes", "0", "--data-dir", data, "--write-kubeconfig", file];
+    let mut flags = vec!["up", "--listen", "127.0.0.1:0", "--nodes", "0", "--data-dir", data];
+    flags.extend(["--write-kubeconfig", file]);
+    flags.extend(more);
     let started = Instant::now();
     let mut program = place.start(&flags);
     loop {
@@ -106,7 +109,7 @@ async fn killed_under_load_it_keeps_every_acknowledged_write_and_repeats_no_revi
         mirror.check(&run.history, &run.complaints);
 
         let newest = run.history.newest();
-        let (again, api, ready_after) = start_again(&place).await;
+        let (again, api, ready_after) = start_again(&place, &[]).await;
         program = again;
         slowest = slowest.max(ready_after);
         let (found, revision) = clients::list(&api, &run).await.expect("a list");

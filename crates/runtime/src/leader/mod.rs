@@ -131,8 +131,17 @@ where
     }
 }
 
+/// What the server says, without the whole of its Status.
+fn in_short(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// Returns with the Lease and the moment from which it counts; nothing when it is time to stop.
 async fn compete(context: &Context, elector: &mut Elector) -> Option<(Leadership, Instant)> {
+    let mut away = false;
     loop {
         if context.shutdown.has_fired() {
             return None;
@@ -155,8 +164,15 @@ async fn compete(context: &Context, elector: &mut Elector) -> Option<(Leadership
                 let leadership = Leadership { shutdown: context.shutdown.clone(), term, version };
                 return Some((leadership, since));
             }
-            Ok(Err(error)) => tracing::warn!(name = %elector.config.name, %error, "cannot reach the Lease"),
-            _ => {}
+            Ok(Err(error)) => {
+                // Once for each time that it goes away: it is tried again and again.
+                if !std::mem::replace(&mut away, true) {
+                    let error = in_short(&error);
+                    tracing::warn!(name = %elector.config.name, error, "cannot reach the Lease");
+                }
+            }
+            Ok(Ok(_)) => away = false,
+            Err(_) => {}
         }
         if !pause(context, elector.config.retry).await {
             return None;

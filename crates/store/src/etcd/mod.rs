@@ -12,7 +12,7 @@
 //! In the order a write walks it: `config` and `channel` reach etcd in the words of `messages`, `keys`
 //! and `value` say how an entry looks there, `leases` lets it expire, `commit` writes it, `replica`
 //! follows what was written, `fresh` makes reads consistent, `list` reads what the replica does not
-//! hold.
+//! hold. `testing` (feature `contract`) is a real etcd for tests and benchmarks.
 
 mod channel;
 mod commit;
@@ -24,6 +24,8 @@ mod leases;
 mod list;
 mod messages;
 mod replica;
+#[cfg(feature = "contract")]
+pub mod testing;
 mod value;
 
 use std::sync::Arc;

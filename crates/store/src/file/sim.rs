@@ -167,6 +167,16 @@ impl SimDisk {
         }
     }
 
+    /// Makes part of a file read as if it had never been written.
+    pub fn erase(&self, name: &str, from: usize, length: usize) {
+        let mut inner = self.lock();
+        if let Some(file) = inner.names.get(name).copied()
+            && let Some(bytes) = inner.files[file].bytes.get_mut(from..from + length)
+        {
+            bytes.fill(0);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

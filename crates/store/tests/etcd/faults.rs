@@ -10,7 +10,7 @@ use pintle_store::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::server::Etcd;
+use pintle_store::etcd::testing::Etcd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_dies_under_load_costs_seconds_and_no_acknowledged_write() {

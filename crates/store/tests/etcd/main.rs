@@ -2,11 +2,10 @@
 
 mod faults;
 mod gate;
-mod server;
 mod servers;
 mod tls;
 
 mod contract {
-    use crate::server::open;
+    use pintle_store::etcd::testing::open;
     pintle_store::store_contract!(open().await);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pintle_store::etcd::Config;
 use pintle_store::{EventKind, Expect, Options, Range, ReadError, Splice, Store, Txn};
 
-use crate::server::Etcd;
+use pintle_store::etcd::testing::Etcd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_through_one_server_is_read_through_the_other_at_once() {

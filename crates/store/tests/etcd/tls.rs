@@ -6,7 +6,7 @@ use pintle_store::etcd::{ConnectError, Tls};
 use pintle_store::{EtcdStore, Options, Splice, Store, Txn};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
-use crate::server::{Etcd, ServerTls};
+use pintle_store::etcd::testing::{Etcd, ServerTls};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_is_used_with_a_client_certificate_and_not_without() {

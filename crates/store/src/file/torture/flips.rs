@@ -3,6 +3,7 @@
 use super::setting;
 use super::world::World;
 use crate::chance::Chance;
+use crate::file::block::BLOCK;
 use crate::file::recover::Problem;
 use crate::file::sim::SimDisk;
 
@@ -60,4 +61,33 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
     }
     println!("flipped bytes {done}: {noticed} noticed, {harmless} harmless, 0 wrong values");
     assert!(noticed > harmless, "most bytes matter");
+}
+
+#[test]
+fn a_durable_write_that_is_gone_from_the_log_is_noticed() {
+    let mut chance = Chance::seeded(3);
+    let mut world = World::open(SimDisk::new(), None).expect("an empty disk");
+    for _ in 0..12 {
+        world.commit(&mut chance);
+        world.sync();
+    }
+    // Not closed: nothing but the groups themselves tells how far the log had come.
+    let disk = world.disk.after_kill();
+    let (name, length) = disk.file_lengths().pop().expect("a log");
+    let (mut noticed, mut last_group) = (0, 0);
+    for at in (0..length).step_by(BLOCK) {
+        let damaged = disk.after_kill();
+        damaged.erase(&name, at, BLOCK);
+        match World::open(damaged, None) {
+            Err(Problem::Damaged { .. }) => noticed += 1,
+            // Of the last group nobody can tell whether it was cut off before it was durable.
+            Ok(mut found) => {
+                last_group += 1;
+                assert!(found.told.seen < world.told.seen, "a block that was gone and is not missed");
+                assert!(!found.keys().is_empty());
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(noticed > 3 * last_group && last_group > 0, "{noticed} noticed, {last_group} of the last group");
 }

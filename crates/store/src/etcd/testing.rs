@@ -4,9 +4,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use pintle_store::etcd::{Config, Tls};
-use pintle_store::{EtcdStore, Options, Store};
+use super::{Config, Tls};
+use crate::{EtcdStore, Options, Store};
 use tempfile::TempDir;
 
 /// One member of a cluster of etcd.
@@ -37,7 +38,6 @@ impl Etcd {
 
     pub fn start_with(members: usize, tls: Option<&ServerTls<'_>>) -> Self {
         let data = tempfile::tempdir().expect("a directory");
-        // Held together until all are known, so that no port is given out twice.
         let ports = free_ports(members * 2);
         let peer = |member: usize| format!("http://127.0.0.1:{}", ports[members + member]);
         let cluster: Vec<String> = (0..members).map(|member| format!("m{member}={}", peer(member))).collect();
@@ -157,7 +157,15 @@ fn at_hand() -> Option<PathBuf> {
     on_path.chain([tools.join("usr/bin/etcd"), tools.join("etcd-3.6")]).find(|file| file.is_file())
 }
 
+/// Ports that nobody listens on. They are below those that the system gives to connections, and every process begins
+/// elsewhere, so that nobody takes them before etcd does.
 fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-    held.iter().map(|listener| listener.local_addr().expect("bound").port()).collect()
+    const FIRST: u32 = 20_000;
+    const PORTS: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let candidates = std::iter::repeat_with(|| {
+        let number = std::process::id().wrapping_mul(97) % PORTS + NEXT.fetch_add(1, Ordering::Relaxed);
+        u16::try_from(FIRST + number % PORTS).unwrap_or(u16::MAX)
+    });
+    candidates.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).take(count).collect()
 }
