@@ -130,7 +130,8 @@ async fn a_full_disk_refuses_writes_and_after_room_is_made_everything_acknowledg
     let ready = kubectl.run("get --raw /readyz").await;
     assert_ne!(ready.code, Some(0), "{ready}");
     assert!(ready.stderr.contains("[-]store failed: "), "{ready}");
-    assert!(ready.stderr.contains(&reason), "{reason} is not in {ready}");
+    // kubectl quotes what the server said.
+    assert!(ready.stderr.replace('\\', "").contains(&reason), "{reason} is not in {ready}");
     harness::eventually("it says so on its terminal", async || {
         let said = program.stderr();
         if said.contains("pintle: the store stopped: ") { Ok(()) } else { Err(said) }
