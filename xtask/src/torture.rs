@@ -21,15 +21,53 @@ struct Suite {
     kubectl: bool,
 }
 
-const SUITES: &[Suite] = &[Suite {
-    name: "kills",
-    what: "kill -9 of a `pintle up` under load from eight clients",
-    package: "pintle",
-    target: &["--test", "kills"],
-    filter: "killed_under_load",
-    count: ("PINTLE_KILLS", 200),
-    kubectl: true,
-}];
+const SUITES: &[Suite] = &[
+    Suite {
+        name: "power",
+        what: "power cut on a simulated disk that drops, tears and reorders what was not synced",
+        package: "pintle-store",
+        target: &["--lib"],
+        filter: "file::torture::power",
+        count: ("PINTLE_POWER_CUTS", 10_000),
+        kubectl: false,
+    },
+    Suite {
+        name: "faults",
+        what: "life of a store in which the n-th write, sync or rename fails, for every n",
+        package: "pintle-store",
+        target: &["--lib"],
+        filter: "file::torture::faults",
+        count: ("PINTLE_FAULT_SEEDS", 20),
+        kubectl: false,
+    },
+    Suite {
+        name: "flips",
+        what: "flipped byte in the store's files",
+        package: "pintle-store",
+        target: &["--lib"],
+        filter: "file::torture::flips",
+        count: ("PINTLE_FLIPS", 10_000),
+        kubectl: false,
+    },
+    Suite {
+        name: "histories",
+        what: "history of 10,000 operations with crashes, for each engine, checked for linearizability",
+        package: "pintle-store",
+        target: &["--lib"],
+        filter: "history::tests",
+        count: ("PINTLE_HISTORIES", 100),
+        kubectl: false,
+    },
+    Suite {
+        name: "kills",
+        what: "kill -9 of a `pintle up` under load from eight clients",
+        package: "pintle",
+        target: &["--test", "kills"],
+        filter: "killed_under_load",
+        count: ("PINTLE_KILLS", 200),
+        kubectl: true,
+    },
+];
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let Some((name, flags)) = arguments.split_first() else { bail!("which one?\n{}", help()) };
@@ -55,7 +93,7 @@ fn torture(suite: &Suite, count: Option<u64>, seed: Option<u64>) -> Result<()> {
     println!("xtask: {}: {count} × {}", suite.name, suite.what);
     let mut command = Command::new("cargo");
     command.args(["test", "--release", "--package", suite.package]).args(suite.target).arg(suite.filter);
-    command.args(["--", "--nocapture"]).env(variable, count.to_string());
+    command.args(["--", "--nocapture"]).env(variable, count.to_string()).env("PINTLE_HISTORY_OPS", "10000");
     if let Some(seed) = seed {
         command.env("PINTLE_SEED", seed.to_string());
     }
