@@ -20,6 +20,10 @@ const HELP: &str = "cargo xtask COMMAND
   torture the long form of a test that kills, cuts or corrupts: torture NAME [--count N] [--seed N]
 ";
 
+/// As the program has it, so that what is measured here is what it does there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
     let result = match command.as_str() {

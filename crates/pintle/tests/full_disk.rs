@@ -121,6 +121,7 @@ async fn a_full_disk_refuses_writes_and_after_room_is_made_everything_acknowledg
     assert_eq!((refused.code, refused.reason.as_str()), (503, "ServiceUnavailable"), "{refused:?}");
     assert!(refused.message.contains("the store takes no writes: "), "{}", refused.message);
     let reason = refused.message.split("takes no writes: ").last().expect("a reason").to_owned();
+    assert!(reason.contains("No space left on device"), "{reason}");
 
     // Nothing but reads from now on, also when a write would find room.
     fs::remove_file(&ballast).expect("room is made");

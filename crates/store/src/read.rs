@@ -14,6 +14,8 @@ pub struct Range {
     pub at: Option<Revision>,
     /// At most this many entries; 0 for all.
     pub limit: usize,
+    /// How many keys the range has, if the page before said so; they are counted otherwise, one by one.
+    pub total: Option<usize>,
     /// What this server has at hand will do, though another may have written since.
     pub cached: bool,
 }

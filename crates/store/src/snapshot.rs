@@ -83,8 +83,12 @@ impl Snapshot {
         let entries = self.entries_at(revision, range);
         let mut found = keys_from(&entries, &range.start).take_while(|(key, _)| range.contains(key));
         let limit = if range.limit == 0 { usize::MAX } else { range.limit };
-        let page = found.by_ref().take(limit).map(|(_, entry)| Arc::clone(entry)).collect();
-        Ok(Page { entries: page, revision, remaining: found.count() })
+        let page: Vec<_> = found.by_ref().take(limit).map(|(_, entry)| Arc::clone(entry)).collect();
+        let remaining = match range.total {
+            Some(total) => total.saturating_sub(page.len()),
+            None => found.count(),
+        };
+        Ok(Page { entries: page, revision, remaining })
     }
 
     /// The key due soonest, if its time has come.

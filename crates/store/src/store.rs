@@ -64,6 +64,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { history_events: 100_000, history_bytes: 32 << 20, log_bytes: 16 << 20, queue_length: 1024 }
+        Self { history_events: 100_000, history_bytes: 32 << 20, log_bytes: 128 << 20, queue_length: 1024 }
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn run(what: Option<&str>) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if what == Some("store") {
+        crate::etcd::ensure()?;
         return runtime.block_on(store::bench());
     }
     cargo(&["build", "--release", "--package", "pintle"])?;

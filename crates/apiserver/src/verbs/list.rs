@@ -126,6 +126,7 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
     if !options.cursor.is_empty() {
         let cursor = Cursor::decode(&options.cursor)?;
         range.start = format!("{scope}{}\0", cursor.after);
+        range.total = cursor.remaining;
         at = Some(cursor.revision);
     }
     // One name is one key.
@@ -147,6 +148,7 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         let last_key = page.entries.last().map(|e| e.key.clone());
         let revision = page.revision;
         range.at = Some(revision);
+        range.total = Some(page.remaining);
         let mut matching = page.entries.into_iter().filter(|e| selected(resource, e, &options.labels, &options.fields));
         if options.limit == 0 {
             found.extend(matching);
@@ -156,13 +158,9 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         let more_here = matching.next().is_some();
         if found.len() == options.limit && (more_here || page.remaining > 0) {
             let after = found.last().map(|e| e.key[scope.len().min(e.key.len())..].to_owned()).unwrap_or_default();
-            let next = Cursor { revision, after }.encode();
-            return Ok(Listed {
-                entries: found,
-                revision,
-                next: Some(next),
-                remaining: everything.then_some(page.remaining),
-            });
+            let remaining = everything.then_some(page.remaining);
+            let next = Cursor { revision, after, remaining }.encode();
+            return Ok(Listed { entries: found, revision, next: Some(next), remaining });
         }
         match last_key {
             Some(key) if page.remaining > 0 => range.start = format!("{key}\0"),
@@ -188,11 +186,14 @@ pub fn check_fields(resource: &Resource, options: &ListOptions) -> Result<(), St
 struct Cursor {
     revision: u64,
     after: String,
+    /// How many keys follow, so that they are counted once for all pages.
+    remaining: Option<usize>,
 }
 
 impl Cursor {
     fn encode(&self) -> String {
-        let token = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.after});
+        let left = self.remaining;
+        let token = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.after, "left": left});
         BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
@@ -207,7 +208,11 @@ impl Cursor {
         let revision = value.get("rv").and_then(Value::as_u64).filter(|r| *r > 0);
         let after = value.get("start").and_then(Value::as_str).filter(|s| !s.is_empty() && !s.contains(".."));
         match (revision, after) {
-            (Some(revision), Some(after)) => Ok(Cursor { revision, after: after.to_owned() }),
+            (Some(revision), Some(after)) => {
+                let left = value.get("left").and_then(Value::as_u64);
+                let remaining = left.and_then(|left| usize::try_from(left).ok()).filter(|left| *left > 0);
+                Ok(Cursor { revision, after: after.to_owned(), remaining })
+            }
             _ => Err(refused("incorrect encoded resourceVersion or start key")),
         }
     }

@@ -36,8 +36,16 @@ impl Etcd {
         Self::start_with(1, None)
     }
 
+    /// One member that keeps its data below a directory, for who measures a disk.
+    pub fn start_in(directory: &Path) -> Self {
+        Self::begin(tempfile::tempdir_in(directory).expect("a directory"), 1, None)
+    }
+
     pub fn start_with(members: usize, tls: Option<&ServerTls<'_>>) -> Self {
-        let data = tempfile::tempdir().expect("a directory");
+        Self::begin(tempfile::tempdir().expect("a directory"), members, tls)
+    }
+
+    fn begin(data: TempDir, members: usize, tls: Option<&ServerTls<'_>>) -> Self {
         let ports = free_ports(members * 2);
         let peer = |member: usize| format!("http://127.0.0.1:{}", ports[members + member]);
         let cluster: Vec<String> = (0..members).map(|member| format!("m{member}={}", peer(member))).collect();

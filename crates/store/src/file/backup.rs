@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checkpoint::{Checkpoint, StateWriter, Step};
-use super::disk::{Directory, Disk, DiskFile};
+use super::disk::{Directory, Disk, Written};
 use super::frames::Frames;
 use super::log::Log;
 use super::recover::{self, Problem};
@@ -115,9 +115,8 @@ fn write(path: &Path, snapshot: &Snapshot) -> Result<(), BackupError> {
         _ => BackupError::Write { path: path.to_owned(), reason: error.to_string() },
     };
     // It holds Secrets.
-    let created = OpenOptions::new().create_new(true).append(true).mode(0o600).open(path).map_err(failed)?;
-    let file: Box<dyn DiskFile> = Box::new(created);
-    let mut writer = StateWriter::new(file, 1, snapshot.without_history());
+    let created = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path).map_err(failed)?;
+    let mut writer = StateWriter::new(Box::new(Written::new(created)), 1, snapshot.without_history());
     loop {
         match writer.step() {
             Ok(true) => {}

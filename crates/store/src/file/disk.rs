@@ -1,11 +1,14 @@
 //! A directory of files, as much of one as the engine needs; the real one, and what tests put in its place.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::OpenError;
+
+/// Bytes of a file that are freed at once.
+const PIECE: u64 = 4 << 20;
 
 /// One flat directory. What was written is sure to survive a loss of power once it was synced: a file's bytes by
 /// its own `sync`, names by `sync_names`.
@@ -24,6 +27,9 @@ pub trait Disk: Send + Sync + 'static {
 /// A file that is written from its beginning to its end.
 pub trait DiskFile: Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Writes zeros behind the end, which stays where it is. A sync of what is appended in their place has no new
+    /// length of the file to write and is faster by half.
+    fn prepare(&mut self, length: usize) -> io::Result<()>;
     /// Makes all bytes so far durable.
     fn sync(&mut self) -> io::Result<()>;
 }
@@ -72,8 +78,8 @@ impl Disk for Directory {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut options = OpenOptions::new();
-        let file = options.create_new(true).append(true).mode(0o600).open(self.path.join(name))?;
-        Ok(Box::new(file))
+        let file = options.create_new(true).write(true).mode(0o600).open(self.path.join(name))?;
+        Ok(Box::new(Written::new(file)))
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
@@ -84,8 +90,16 @@ impl Disk for Directory {
         std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
+    /// A little at a time: a disk that is told of freed blocks holds up syncs for as long as it takes to free them.
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.path.join(name))
+        let path = self.path.join(name);
+        let file = OpenOptions::new().write(true).open(&path)?;
+        let mut length = file.metadata()?.len();
+        while length > PIECE {
+            length -= PIECE;
+            file.set_len(length)?;
+        }
+        std::fs::remove_file(path)
     }
 
     fn sync_names(&self) -> io::Result<()> {
@@ -93,12 +107,30 @@ impl Disk for Directory {
     }
 }
 
-impl DiskFile for File {
+/// A file and how far it was written.
+pub(super) struct Written {
+    file: File,
+    end: u64,
+}
+
+impl Written {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, end: 0 }
+    }
+}
+
+impl DiskFile for Written {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
+        self.file.write_all_at(bytes, self.end)?;
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn prepare(&mut self, length: usize) -> io::Result<()> {
+        self.file.write_all_at(&vec![0; length], self.end)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
     }
 }

@@ -8,6 +8,10 @@ use super::record::{self, GroupHead, Header, Role};
 use crate::Revision;
 use crate::watch::Event;
 
+/// Bytes made ready at a time, and the groups that they are made ready for.
+const ROOM: usize = 1 << 20;
+const SMALL: usize = 8 << 10;
+
 /// A log with this number is called so.
 pub(super) fn name(number: u64) -> String {
     format!("log-{number:016}")
@@ -20,6 +24,8 @@ pub(super) struct Log {
     /// Blocks written, and how many of them are durable.
     blocks: u64,
     durable_blocks: u64,
+    /// Up to here the file is as long as it has to be.
+    prepared: u64,
     /// Kept for their room.
     frame: Vec<u8>,
     sealed: Vec<u8>,
@@ -46,7 +52,7 @@ impl Log {
         file.sync().map_err(failed("a sync of"))?;
         disk.sync_names().map_err(failed("a sync of the name of"))?;
         let blocks = (sealed.len() / BLOCK) as u64;
-        Ok(Self { file, header, blocks, durable_blocks: blocks, frame: Vec::new(), sealed })
+        Ok(Self { file, header, blocks, durable_blocks: blocks, prepared: 0, frame: Vec::new(), sealed })
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -81,7 +87,7 @@ impl Log {
         self.sealed.clear();
         block::seal(&self.frame, self.header.salt(), self.blocks, &mut self.sealed);
         let name = self.header.number;
-        let written = self.file.append(&self.sealed);
+        let written = self.prepare().and_then(|()| self.file.append(&self.sealed));
         written.map_err(|error| format!("a write to {} failed: {error}", self::name(name)))?;
         self.blocks += (self.sealed.len() / BLOCK) as u64;
         self.give_back_room();
@@ -92,6 +98,16 @@ impl Log {
         let number = self.header.number;
         self.file.sync().map_err(|error| format!("a sync of {} failed: {error}", name(number)))?;
         self.durable_blocks = self.blocks;
+        Ok(())
+    }
+
+    /// Makes room in advance for small groups. Large ones would only be written twice.
+    fn prepare(&mut self) -> std::io::Result<()> {
+        let end = self.bytes() + self.sealed.len() as u64;
+        if self.sealed.len() <= SMALL && end > self.prepared {
+            self.file.prepare(ROOM)?;
+            self.prepared = self.bytes() + ROOM as u64;
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! Before that, each sector of 512 bytes that was written may be there or not, or only its beginning; each change of
 //! a name may have happened or not. It can also fail, once or from some operation on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,8 +37,12 @@ struct Inner {
 #[derive(Debug, Clone, Default)]
 struct SimFile {
     bytes: Vec<u8>,
-    /// Up to here all bytes are durable.
-    durable: usize,
+    /// Where the next bytes go; behind it are zeros at most.
+    end: usize,
+    /// What is sure to be there when the power is back.
+    durable: Vec<u8>,
+    /// The sectors in which `bytes` and `durable` may differ.
+    dirty: BTreeSet<usize>,
     /// A sync failed: what was not durable then never will be, whatever a later one says.
     lost: bool,
 }
@@ -183,37 +187,46 @@ impl SimDisk {
 }
 
 impl SimFile {
+    fn write(&mut self, bytes: &[u8]) {
+        let end = self.end + bytes.len();
+        self.bytes.resize(self.bytes.len().max(end), 0);
+        self.bytes[self.end..end].copy_from_slice(bytes);
+        self.dirty.extend(self.end / SECTOR..end.div_ceil(SECTOR));
+    }
+
+    fn sync(&mut self) {
+        self.durable.resize(self.bytes.len(), 0);
+        for sector in std::mem::take(&mut self.dirty) {
+            let (from, to) = (sector * SECTOR, ((sector + 1) * SECTOR).min(self.bytes.len()));
+            self.durable[from..to].copy_from_slice(&self.bytes[from..to]);
+        }
+    }
+
     fn after_power_cut(&self, chance: &mut Chance) -> Self {
-        let mut bytes = self.bytes[..self.durable].to_vec();
-        let pending = &self.bytes[self.durable..];
+        let mut bytes = self.durable.clone();
         // How likely a sector is to survive: none, some, most, all.
         let odds = chance.below(4);
-        let mut at = self.durable;
-        while at < self.bytes.len() {
-            let end = (at / SECTOR + 1) * SECTOR;
-            let end = end.min(self.bytes.len());
+        for sector in &self.dirty {
+            let (from, to) = (sector * SECTOR, ((sector + 1) * SECTOR).min(self.bytes.len()));
             let survives = match odds {
                 0 => false,
                 1 => chance.once_in(2),
                 2 => !chance.once_in(10),
                 _ => true,
             };
-            if survives {
-                let torn = chance.once_in(20);
-                let length = if torn { chance.below((end - at) as u64) as usize } else { end - at };
-                bytes.resize(bytes.len().max(at), 0);
-                bytes.extend_from_slice(&self.bytes[at..at + length]);
-                if torn && chance.once_in(2) {
-                    bytes.resize(end, 0);
-                }
-            } else if chance.once_in(8) {
-                // The file has grown, and what it holds there has not arrived.
-                bytes.resize(end, 0);
-            }
-            at = end;
+            let arrived = if !survives {
+                0
+            } else if chance.once_in(20) {
+                chance.below((to - from) as u64) as usize
+            } else {
+                to - from
+            };
+            // The file may have grown, and what it holds there has not arrived.
+            let grows = if survives { chance.once_in(2) } else { chance.once_in(8) };
+            bytes.resize(bytes.len().max(if grows { to } else { from + arrived }), 0);
+            bytes[from..from + arrived].copy_from_slice(&self.bytes[from..from + arrived]);
         }
-        debug_assert!(bytes.len() <= self.durable + pending.len(), "nothing comes from nowhere");
-        Self { durable: bytes.len(), bytes, lost: false }
+        Self { end: bytes.len(), durable: bytes.clone(), bytes, ..Self::default() }
     }
 }
 
@@ -331,14 +344,26 @@ impl DiskFile for OpenFile {
         let counted = inner.count(Operation::Write);
         let file = &mut inner.files[self.file];
         match counted {
-            Ok(()) => file.bytes.extend_from_slice(bytes),
+            Ok(()) => {
+                file.write(bytes);
+                file.end += bytes.len();
+            }
             Err(error) => {
                 if error == Error::Full {
-                    file.bytes.extend_from_slice(&bytes[..bytes.len() / 2]);
+                    file.write(&bytes[..bytes.len() / 2]);
                 }
                 return Err(error.make());
             }
         }
+        Ok(())
+    }
+
+    fn prepare(&mut self, length: usize) -> io::Result<()> {
+        let mut inner = self.disk.lock();
+        inner.check_power()?;
+        inner.count(Operation::Write).map_err(Error::make)?;
+        // As much as shows a difference; a whole megabyte would only make the tests slow.
+        inner.files[self.file].write(&vec![0; length.min(8 << 10)]);
         Ok(())
     }
 
@@ -352,7 +377,7 @@ impl DiskFile for OpenFile {
         }
         counted.map_err(Error::make)?;
         if !file.lost {
-            file.durable = file.bytes.len();
+            file.sync();
         }
         Ok(())
     }

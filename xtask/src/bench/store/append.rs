@@ -1,12 +1,17 @@
 //! The least that a durable write can cost: one thread that appends all that is queued to a file and syncs it.
 
+use super::measure::Measured;
 use anyhow::{Context, Result};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// The file is written full before, so that a sync has only data to write; appending begins anew at its end.
 const SIZE: usize = 256 << 20;
@@ -54,6 +59,32 @@ impl Drop for AppendLoop {
             let _ = thread.join();
         }
     }
+}
+
+/// Writers that know nothing of each other: each is a thread that appends to the same file and syncs it, every time.
+pub(crate) async fn each_alone(path: &Path, writers: usize, time: Duration) -> Result<Measured> {
+    let file = Arc::new(OpenOptions::new().create(true).append(true).open(path)?);
+    let started = Instant::now();
+    let threads: Vec<_> = (0..writers)
+        .map(|_| {
+            let file = Arc::clone(&file);
+            tokio::task::spawn_blocking(move || {
+                let (mut times, bytes) = (Vec::new(), [b'x'; super::VALUE]);
+                while started.elapsed() < time {
+                    let began = Instant::now();
+                    (&*file).write_all(&bytes)?;
+                    file.sync_data()?;
+                    times.push(began.elapsed());
+                }
+                std::io::Result::Ok(times)
+            })
+        })
+        .collect();
+    let mut times = Vec::new();
+    for thread in threads {
+        times.extend(thread.await??);
+    }
+    Ok(Measured::of(started.elapsed(), times))
 }
 
 /// Ends with its senders, or when the disk fails: then everyone who waits is told by losing the reply.

@@ -10,17 +10,47 @@ mod measure;
 use anyhow::{Context, Result, ensure};
 use append::AppendLoop;
 use measure::Measured;
+use pintle_store::etcd::testing::Etcd;
 use pintle_store::{FileStore, Options, Range, Splice, Store, Txn};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A store in a directory that is empty before and removed after.
-type Open = fn(&Path) -> Result<Arc<dyn Store>>;
-
 /// What is measured beside the loop that appends.
-const ENGINES: &[(&str, Open)] = &[("file", |directory| Ok(Arc::new(FileStore::open(directory, Options::default())?)))];
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    File,
+    Etcd,
+}
+
+const ENGINES: [Engine; 2] = [Engine::File, Engine::Etcd];
+
+/// A store, and the etcd it may be in, which ends with it.
+struct Opened {
+    store: Arc<dyn Store>,
+    _etcd: Option<Etcd>,
+}
+
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Etcd => "etcd",
+        }
+    }
+
+    /// Opens a store in a directory that is empty before and removed after.
+    async fn open(self, directory: &Path) -> Result<Opened> {
+        Ok(match self {
+            Self::File => Opened { store: Arc::new(FileStore::open(directory, Options::default())?), _etcd: None },
+            Self::Etcd => {
+                let etcd = Etcd::start_in(directory);
+                Opened { store: etcd.connect().await, _etcd: Some(etcd) }
+            }
+        })
+    }
+}
 
 const WRITERS: [usize; 3] = [1, 32, 256];
 const ROUNDS: usize = 3;
@@ -42,14 +72,18 @@ pub(crate) async fn bench() -> Result<()> {
     for writers in WRITERS {
         puts(&directory, writers).await.with_context(|| format!("{writers} writers"))?;
     }
-    for (name, open) in ENGINES {
+    for engine in ENGINES {
         fresh(&directory)?;
-        let store = open(&directory)?;
-        reads(name, store.as_ref()).await?;
+        let opened = engine.open(&directory).await?;
+        reads(engine, &opened.store).await?;
         for (watchers, writes) in [(1, 2000), (100, 2000), (1000, 500)] {
-            fan_out(name, &store, watchers, writes).await?;
+            fan_out(engine.name(), &opened.store, watchers, writes).await?;
         }
-        store.close().await;
+        opened.store.close().await;
+        drop(opened);
+        if engine == Engine::File {
+            recovery(&directory).await?;
+        }
     }
     let _ = std::fs::remove_dir_all(&directory);
     Ok(())
@@ -60,9 +94,10 @@ fn fresh(directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())
 }
 
-/// One table row an engine, and one for the loop.
+/// One table row an engine, one for the loop that all writers hand their bytes to, and one for writers that append and
+/// sync on their own.
 async fn puts(directory: &Path, writers: usize) -> Result<()> {
-    let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); ENGINES.len() + 1];
+    let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); ENGINES.len() + 2];
     for _ in 0..ROUNDS {
         fresh(directory)?;
         let appending = Arc::new(AppendLoop::start(&directory.join("appended"))?);
@@ -71,10 +106,12 @@ async fn puts(directory: &Path, writers: usize) -> Result<()> {
             async move { appending.append(vec![b'x'; VALUE]).await }
         });
         rounds[0].push(measured.await?);
-        for (row, (_, open)) in ENGINES.iter().enumerate() {
+        fresh(directory)?;
+        rounds[1].push(append::each_alone(&directory.join("appended"), writers, FOR).await?);
+        for (row, engine) in ENGINES.iter().enumerate() {
             fresh(directory)?;
-            let store = open(directory)?;
-            let shared = store.clone();
+            let opened = engine.open(directory).await?;
+            let shared = opened.store.clone();
             let measured = measure::writers(writers, FOR, move |writer, number| {
                 let store = shared.clone();
                 async move {
@@ -83,12 +120,12 @@ async fn puts(directory: &Path, writers: usize) -> Result<()> {
                     Ok(())
                 }
             });
-            rounds[row + 1].push(measured.await?);
-            store.close().await;
+            rounds[row + 2].push(measured.await?);
+            opened.store.close().await;
         }
     }
     let medians: Vec<Measured> = rounds.into_iter().filter_map(measure::median).collect();
-    let names = std::iter::once("append loop").chain(ENGINES.iter().map(|(name, _)| *name));
+    let names = ["append loop", "append, each alone"].into_iter().chain(ENGINES.map(Engine::name));
     let baseline = medians.first().map_or(1.0, |loop_| loop_.per_second);
     let ms = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1000.0);
     for (name, it) in names.zip(&medians) {
@@ -100,11 +137,13 @@ async fn puts(directory: &Path, writers: usize) -> Result<()> {
 }
 
 /// Pages of a thousand keys out of a hundred thousand.
-async fn reads(name: &str, store: &dyn Store) -> Result<()> {
+async fn reads(engine: Engine, store: &Arc<dyn Store>) -> Result<()> {
+    let name = engine.name();
     let key = |number: usize| format!("/registry/read/{number:06}");
-    for first in (0..STORED).step_by(PAGE) {
-        let put = |txn: Txn, number| txn.put(key(number), Splice::plain(vec![b'x'; 512]));
-        store.commit((first..first + PAGE).fold(Txn::new(), put)).await?;
+    // As many at once as etcd takes.
+    for first in (0..STORED).step_by(100) {
+        let put = |txn: Txn, number| txn.put(key(number), Splice::plain(vec![b'x'; VALUE]));
+        store.commit((first..first + 100).fold(Txn::new(), put)).await?;
     }
     let mut times = Vec::with_capacity(PAGES);
     let started = Instant::now();
@@ -112,7 +151,8 @@ async fn reads(name: &str, store: &dyn Store) -> Result<()> {
         let began = Instant::now();
         // A prime, so that pages begin all over the range.
         let range = Range { start: key(page * 7919 % (STORED - PAGE)), ..Range::prefix("/registry/read/") };
-        let found = store.range(range.limit(PAGE)).await?;
+        // As for the pages of one list, whose keys were counted for the first.
+        let found = store.range(Range { total: Some(STORED), ..range.limit(PAGE) }).await?;
         ensure!(found.entries.len() == PAGE, "a page of {}", found.entries.len());
         times.push(began.elapsed());
     }
@@ -125,6 +165,38 @@ async fn reads(name: &str, store: &dyn Store) -> Result<()> {
         it.max.as_secs_f64() * 1e6
     );
     Ok(())
+}
+
+/// How long it takes to read a hundred thousand objects back from disk: from a log, and from a state.
+async fn recovery(directory: &Path) -> Result<()> {
+    let open = || -> Result<(FileStore, Duration)> {
+        let began = Instant::now();
+        let store = FileStore::open(directory, Options::default())?;
+        Ok((store, began.elapsed()))
+    };
+    let (store, from_log) = open()?;
+    store.compact(store.revision());
+    // The state is written by a thread of its own, which says nothing; its file appears when it is complete.
+    let state = || std::fs::read_dir(directory).is_ok_and(|mut files| files.any(|file| is_state(&file)));
+    while !state() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    store.close().await;
+    drop(store);
+    let (_store, from_state) = open()?;
+    println!(
+        "file: {STORED} objects of {VALUE} bytes are read back in {} ms from logs, in {} ms from a state",
+        from_log.as_millis(),
+        from_state.as_millis()
+    );
+    Ok(())
+}
+
+fn is_state(file: &std::io::Result<std::fs::DirEntry>) -> bool {
+    file.as_ref().is_ok_and(|file| {
+        let name = file.file_name();
+        name.to_string_lossy().starts_with("state-") && !name.to_string_lossy().ends_with(".new")
+    })
 }
 
 /// Thirty-two writers until every watcher was told of every write.
