@@ -90,7 +90,7 @@ impl Store for MemoryStore {
         let _writing = self.writing();
         self.state.check_running()?;
         let mut stage = self.state.stage();
-        let expired = stage.expire(now_ms);
+        let expired = stage.expire(now_ms, usize::MAX);
         self.state.publish(stage);
         Ok(expired)
     }

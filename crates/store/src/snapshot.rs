@@ -27,8 +27,16 @@ pub(crate) struct Snapshot {
     /// Keys that expire, soonest first.
     expiring: OrdSet<(i64, Arc<str>)>,
     /// Every event after `oldest`, in order.
-    history: Vector<Arc<Event>>,
-    history_bytes: usize,
+    history: Vector<Kept>,
+    /// What all events that were dropped have cost.
+    dropped: usize,
+}
+
+/// An event of the history, and what all events up to it have cost: dropping many is as cheap as dropping one.
+#[derive(Clone)]
+struct Kept {
+    event: Arc<Event>,
+    cost: usize,
 }
 
 impl Snapshot {
@@ -43,7 +51,7 @@ impl Snapshot {
             entries.insert(Arc::clone(&entry.key), entry);
         }
         let history = Vector::new();
-        Self { revision, oldest: revision, entries, expiring, history, history_bytes: 0 }
+        Self { revision, oldest: revision, entries, expiring, history, dropped: 0 }
     }
 
     pub(crate) fn revision(&self) -> Revision {
@@ -60,7 +68,7 @@ impl Snapshot {
 
     /// The same keys; the history is let go.
     pub(crate) fn without_history(&self) -> Self {
-        Self { history: Vector::new(), history_bytes: 0, oldest: self.revision, ..self.clone() }
+        Self { history: Vector::new(), dropped: 0, oldest: self.revision, ..self.clone() }
     }
 
     /// The entries whose keys come after `key`, in order.
@@ -105,11 +113,8 @@ impl Snapshot {
     /// The events under a prefix after a revision, from the history.
     pub(crate) fn batch(&self, prefix: &str, after: Revision, room: usize) -> Result<Batch, ReadError> {
         self.check(after)?;
-        let first = self
-            .history
-            .binary_search_by(|event| if event.revision <= after { Ordering::Less } else { Ordering::Greater });
-        let pending = self.history.skip(first.unwrap_or_else(|at| at));
-        let matching = pending.iter().filter(|event| event.entry.key.starts_with(prefix));
+        let pending = self.history.skip(self.first_after(after));
+        let matching = pending.iter().map(|kept| &kept.event).filter(|event| event.entry.key.starts_with(prefix));
         Ok(Batch::collect(matching, room))
     }
 
@@ -142,10 +147,11 @@ impl Snapshot {
                 self.entries.remove(key);
             }
         }
-        self.history.push_back(Arc::clone(event));
-        self.history_bytes += cost(event);
-        while self.history.len() > options.history_events || self.history_bytes > options.history_bytes {
-            self.drop_oldest_event();
+        let cost = self.history.back().map_or(self.dropped, |kept| kept.cost) + cost(event);
+        self.history.push_back(Kept { event: Arc::clone(event), cost });
+        while self.history.len() > options.history_events || cost - self.dropped > options.history_bytes {
+            let Some(oldest) = self.history.pop_front() else { break };
+            (self.oldest, self.dropped) = (oldest.event.revision, oldest.cost);
         }
     }
 
@@ -156,22 +162,25 @@ impl Snapshot {
 
     /// Drops the events at or below a revision.
     pub(crate) fn compact(&mut self, keep_after: Revision) {
-        while self.history.front().is_some_and(|event| event.revision <= keep_after) {
-            self.drop_oldest_event();
+        if self.history.front().is_some_and(|kept| kept.event.revision <= keep_after) {
+            let kept = self.history.split_off(self.first_after(keep_after));
+            let dropped = std::mem::replace(&mut self.history, kept);
+            if let Some(last) = dropped.back() {
+                (self.oldest, self.dropped) = (last.event.revision, last.cost);
+            }
         }
         self.oldest = self.oldest.max(keep_after.min(self.revision));
     }
 
-    fn drop_oldest_event(&mut self) {
-        if let Some(event) = self.history.pop_front() {
-            self.oldest = event.revision;
-            self.history_bytes -= cost(&event);
-        }
+    /// Where in the history the events after a revision begin.
+    fn first_after(&self, revision: Revision) -> usize {
+        let before = |kept: &Kept| if kept.event.revision <= revision { Ordering::Less } else { Ordering::Greater };
+        self.history.binary_search_by(before).unwrap_or_else(|at| at)
     }
 
     fn entries_at(&self, revision: Revision, range: &Range) -> OrdMap<Arc<str>, Arc<Entry>> {
         let mut entries = self.entries.clone();
-        let later = self.history.iter().rev().take_while(|event| event.revision > revision);
+        let later = self.history.iter().rev().map(|kept| &kept.event).take_while(|event| event.revision > revision);
         for event in later.filter(|event| range.contains(&event.entry.key)) {
             match &event.previous {
                 Some(previous) => entries.insert(Arc::clone(&previous.key), Arc::clone(previous)),

@@ -35,6 +35,10 @@ impl Stage {
         &mut self.events
     }
 
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
     pub(crate) fn into_parts(self) -> (Snapshot, Vec<Arc<Event>>) {
         (self.snapshot, self.events)
     }
@@ -78,9 +82,11 @@ impl Stage {
 
     /// Deletes the keys that are due, each at its own revision: a client that resumes between two of
     /// them must not miss the second.
-    pub(crate) fn expire(&mut self, now_ms: i64) -> usize {
+    pub(crate) fn expire(&mut self, now_ms: i64, at_most: usize) -> usize {
         let mut expired = 0;
-        while let Some(key) = self.snapshot.due(now_ms) {
+        while expired < at_most
+            && let Some(key) = self.snapshot.due(now_ms)
+        {
             self.change(Op::Delete { key }, self.snapshot.revision() + 1);
             expired += 1;
         }

@@ -85,6 +85,12 @@ impl State {
         Stage::new(Snapshot::clone(&self.snapshot()), self.options)
     }
 
+    /// Begins a group on top of one that is not visible yet.
+    pub(crate) fn stage_on(&self, mut tip: Snapshot) -> Stage {
+        tip.compact(self.snapshot().oldest());
+        Stage::new(tip, self.options)
+    }
+
     /// Makes a stage visible and wakes whom it concerns.
     pub(crate) fn publish(&self, stage: Stage) {
         let (mut snapshot, events) = stage.into_parts();
@@ -97,10 +103,11 @@ impl State {
         let touched = publishing.topics.deliver(&events);
         let _ = self.failpoints.reached(Failpoint::WatchDelivered);
         publishing.sweep(snapshot.oldest(), SWEEP);
-        self.published.store(Arc::new(snapshot));
+        let before = self.published.swap(Arc::new(snapshot));
         drop(publishing);
         let _ = self.failpoints.reached(Failpoint::WatchVisible);
         touched.iter().for_each(|topic| topic.wake());
+        drop(before);
     }
 
     /// Starts over from a state whose history is not known: watchers that have not seen all of it are
@@ -134,7 +141,10 @@ impl State {
         snapshot.compact(keep_after);
         publishing.keep_after = publishing.keep_after.max(snapshot.oldest());
         publishing.sweep(snapshot.oldest(), 0);
-        self.published.store(Arc::new(snapshot));
+        let before = self.published.swap(Arc::new(snapshot));
+        drop(publishing);
+        // What only the old one held is freed here, where no writer waits for it.
+        drop(before);
     }
 
     /// Refuses every later commit; the first reason stands.

@@ -5,16 +5,15 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::checkpoint::Checkpoint;
 use super::disk::Disk;
 use super::log::{self, Log};
+use super::prepare::{Answer, Prepared};
 use super::recover::{self, Problem};
 use crate::failpoint::{Failpoint, Failpoints};
 use crate::stage::Stage;
 use crate::state::State;
-use crate::{CommitError, Committed, Durability, Options, Revision, Txn};
+use crate::{Options, Revision};
 
 /// Relaxed revisions reserved at a time, each time with a sync.
 const RESERVE: Revision = 10_000;
@@ -23,14 +22,6 @@ const RESERVE: Revision = 10_000;
 const PART_WHEN_ASKED: u64 = 8;
 /// Each start begins a log; no more than this many are read by the next.
 const MANY_LOGS: usize = 8;
-
-/// What writers ask for.
-pub(super) enum Work {
-    Commit { txn: Txn, reply: Reply<Committed> },
-    Expire { now_ms: i64, reply: Reply<usize> },
-}
-
-pub(super) type Reply<T> = oneshot::Sender<Result<T, CommitError>>;
 
 pub(super) struct Engine {
     pub(super) state: Arc<State>,
@@ -91,26 +82,9 @@ impl Engine {
     }
 
     /// Commits a group as one: all of it is durable before any of it is seen or answered.
-    pub(super) fn commit(&mut self, group: Vec<Work>) {
-        let mut stage = self.state.stage();
-        let mut sync = false;
-        let mut answers = Vec::with_capacity(group.len());
-        for work in group {
-            let before = stage.events().len();
-            match work {
-                Work::Commit { txn, reply } => {
-                    let synced = txn.durability == Durability::Synced;
-                    let result = stage.apply(txn);
-                    sync |= synced && stage.events().len() > before;
-                    answers.push(Answer::Commit(result, reply));
-                }
-                // An expired key that comes back with a power loss is expired again.
-                Work::Expire { now_ms, reply } => {
-                    answers.push(Answer::Expire(stage.expire(now_ms), reply));
-                }
-            }
-        }
-        match self.state.health().and_then(|()| self.write(&stage, sync)) {
+    pub(super) fn commit(&mut self, prepared: Prepared) {
+        let Prepared { stage, sync, answers, records } = prepared;
+        match self.state.health().and_then(|()| self.write(&stage, &records, sync)) {
             Ok(()) => {
                 self.state.publish(stage);
                 let _ = self.failpoints.reached(Failpoint::CommitPublished);
@@ -123,7 +97,7 @@ impl Engine {
         }
     }
 
-    fn write(&mut self, stage: &Stage, sync: bool) -> Result<(), String> {
+    fn write(&mut self, stage: &Stage, records: &[u8], sync: bool) -> Result<(), String> {
         if stage.events().is_empty() {
             return Ok(());
         }
@@ -131,7 +105,7 @@ impl Engine {
         let revision = stage.revision();
         let reserve = !sync && revision > self.reserved;
         let reserved = if reserve { revision + RESERVE } else { self.reserved };
-        self.log.append(stage.events(), revision, reserved)?;
+        self.log.append(stage.events().len(), records, revision, reserved)?;
         self.failpoints.reached(Failpoint::CommitWritten)?;
         if sync || reserve {
             self.log.sync()?;
@@ -216,35 +190,11 @@ impl Engine {
     pub(super) fn close(&mut self) {
         let revision = self.state.revision();
         if self.state.health().is_ok() && (self.reserved > 0 || self.log.lags()) {
-            let written = self.log.append(&[], revision, revision).and_then(|()| self.log.sync());
+            let written = self.log.append(0, &[], revision, revision).and_then(|()| self.log.sync());
             if let Err(reason) = written {
                 self.fail(&reason);
             }
         }
         self.state.close();
-    }
-}
-
-/// What to tell a writer once its group is durable, or is not.
-enum Answer {
-    Commit(Result<Committed, CommitError>, Reply<Committed>),
-    Expire(usize, Reply<usize>),
-}
-
-impl Answer {
-    // A writer that gave up waiting has dropped its end.
-    fn send(self) {
-        match self {
-            Self::Commit(result, reply) => drop(reply.send(result)),
-            Self::Expire(expired, reply) => drop(reply.send(Ok(expired))),
-        }
-    }
-
-    fn refuse(self, reason: &str) {
-        let stopped = CommitError::Stopped { reason: reason.to_owned() };
-        match self {
-            Self::Commit(_, reply) => drop(reply.send(Err(stopped))),
-            Self::Expire(_, reply) => drop(reply.send(Err(stopped))),
-        }
     }
 }

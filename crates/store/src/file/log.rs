@@ -1,12 +1,9 @@
 //! A log that is written: groups of changes, each a frame.
 
-use std::sync::Arc;
-
 use super::block::{self, BLOCK};
 use super::disk::{Disk, DiskFile};
-use super::record::{self, GroupHead, Header, Role};
+use super::record::{GroupHead, Header, Role};
 use crate::Revision;
-use crate::watch::Event;
 
 /// Bytes made ready at a time, and the groups that they are made ready for.
 const ROOM: usize = 1 << 20;
@@ -72,18 +69,19 @@ impl Log {
         self.durable_blocks < self.blocks
     }
 
-    /// Writes a group, which is not durable yet.
+    /// Writes a group of so many changes, which is not durable yet.
     pub(super) fn append(
         &mut self,
-        events: &[Arc<Event>],
+        events: usize,
+        records: &[u8],
         revision: Revision,
         reserved: Revision,
     ) -> Result<(), String> {
-        let count = u32::try_from(events.len()).map_err(|_| "a group has too many changes".to_owned())?;
-        let head = GroupHead { revision, reserved, durable_blocks: self.durable_blocks, events: count };
+        let events = u32::try_from(events).map_err(|_| "a group has too many changes".to_owned())?;
+        let head = GroupHead { revision, reserved, durable_blocks: self.durable_blocks, events };
         self.frame.clear();
         head.encode(&mut self.frame);
-        events.iter().for_each(|event| record::encode_event(event, &mut self.frame));
+        self.frame.extend_from_slice(records);
         self.sealed.clear();
         block::seal(&self.frame, self.header.salt(), self.blocks, &mut self.sealed);
         let name = self.header.number;

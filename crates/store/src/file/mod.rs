@@ -1,6 +1,6 @@
-//! The default engine: state in memory, made durable by one writer thread in a directory of its own.
+//! The default engine: state in memory, made durable in a directory of its own.
 //!
-//! - Many writers share one sync: the thread takes all that is queued as one group.
+//! - Many writers share one sync: a thread takes all that is queued as one group.
 //! - A group is acknowledged, and seen by readers and watchers, after its sync returned.
 //! - A group of only relaxed transactions is seen at once and synced within a second.
 //! - A failed write stops the store for good; reads go on from memory.
@@ -15,7 +15,8 @@
 //!
 //! From the bytes up: `disk` is a directory as the engine sees it, `block` a line of 512 bytes, `frames` reads them
 //! back, `record` is what is in them; `log` and `checkpoint` write the two kinds of file, `recover` reads them.
-//! `engine` puts these together a step at a time and `writer` is the thread that takes the steps. `backup` is a
+//! `prepare` applies a group of requests ahead of the disk, `engine` commits it and puts all of these together a step at
+//! a time, and `writer` has the threads that take the steps. `backup` is a
 //! state in a file elsewhere. `sim` (tests) is a disk that loses power.
 
 pub mod backup;
@@ -26,6 +27,7 @@ mod engine;
 mod error;
 mod frames;
 mod log;
+mod prepare;
 mod record;
 mod recover;
 #[cfg(any(test, feature = "contract"))]
@@ -45,8 +47,9 @@ use async_trait::async_trait;
 use tokio::sync::{Semaphore, oneshot};
 
 pub use self::disk::{Disk, DiskFile};
-use self::engine::{Engine, Work};
+use self::engine::Engine;
 pub use self::error::OpenError;
+use self::prepare::{EXPIRE_AT_ONCE, Work};
 use self::writer::{Queued, Request, Writer};
 pub use crate::Options;
 use crate::failpoint::{Failpoints, Undisturbed};
@@ -60,7 +63,7 @@ pub struct FileStore {
     queue: SyncSender<Queued>,
     /// Room in `queue`, so that a task waits for it without blocking its thread.
     room: Arc<Semaphore>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl FileStore {
@@ -93,13 +96,16 @@ impl FileStore {
         let length = options.queue_length.max(1);
         // A request holds a permit of `room` while queued; the one more is for `drop`, which has none.
         let (queue, requests) = sync_channel(length + 1);
-        let writer = Writer::new(engine, requests);
-        let thread = std::thread::Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(|| writer.run())
-            .map_err(|source| OpenError::Directory { dir: dir.to_owned(), source })?;
+        let writer = Arc::new(Writer::new(engine, requests));
         let room = Arc::new(Semaphore::new(length));
-        Ok(Self { state, queue, room, thread: Some(thread) })
+        // Made first: if a thread cannot be had, dropping it ends those that there are.
+        let mut store = Self { state, queue, room, threads: Vec::new() };
+        for _ in 0..writer::THREADS {
+            let writer = Arc::clone(&writer);
+            let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
+            store.threads.push(thread.map_err(|source| OpenError::Directory { dir: dir.to_owned(), source })?);
+        }
+        Ok(store)
     }
 
     /// A store in memory with the same keys, revision and history, but no watchers. It shares
@@ -154,8 +160,16 @@ impl Store for FileStore {
 
     async fn expire(&self, now_ms: i64) -> Result<usize, CommitError> {
         self.state.check_running()?;
-        let answer = self.ask(|reply| Request::Work(Work::Expire { now_ms, reply })).await;
-        answer.unwrap_or_else(|| Err(self.stopped()))
+        // A little at a time, for the sake of who waits behind it.
+        let mut expired = 0;
+        loop {
+            let answer = self.ask(|reply| Request::Work(Work::Expire { now_ms, reply })).await;
+            let now = answer.unwrap_or_else(|| Err(self.stopped()))?;
+            expired += now;
+            if now < EXPIRE_AT_ONCE {
+                return Ok(expired);
+            }
+        }
     }
 
     fn compact(&self, keep_after: Revision) {
@@ -180,7 +194,7 @@ impl Drop for FileStore {
     /// Ends like `close`, so that the directory is free for the next to open it.
     fn drop(&mut self) {
         let _ = self.queue.send(Queued::new(Request::Close { reply: None }, None));
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }

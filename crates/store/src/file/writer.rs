@@ -1,15 +1,23 @@
-//! The thread that writes: takes all that is queued as one group, and knows what is due when.
+//! The threads that write: each takes all that is queued as one group, makes it ready, and commits it.
+//!
+//! There are two of them, so that one makes a group ready while the other waits for the disk. Who has made a group
+//! ready takes the engine before it lets the other to the queue: groups reach the disk in the order in which they were
+//! made ready. Lock order: the queue, then the engine.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::checkpoint::{Checkpoint, Step};
-use super::engine::{Engine, Work};
+use super::engine::Engine;
+use super::prepare::{Prepared, Preparer, Work};
+
+/// How many threads write.
+pub(super) const THREADS: usize = 2;
 
 /// How long relaxed transactions may be without a sync; less than the second that is promised, as
 /// the sync itself takes time.
@@ -43,12 +51,24 @@ impl Queued {
     }
 }
 
+/// What the threads share.
 pub(super) struct Writer {
-    engine: Engine,
+    /// None once the store is closed.
+    queue: Mutex<Option<Queue>>,
+    committer: Mutex<Committer>,
+}
+
+struct Queue {
     requests: Receiver<Queued>,
+    preparer: Preparer,
+    last_group: usize,
+}
+
+struct Committer {
+    /// None once the store is closed.
+    engine: Option<Engine>,
     /// Since when there are writes without a sync.
     lags_since: Option<Instant>,
-    last_group: usize,
     checkpoint: Option<Checkpointing>,
 }
 
@@ -70,46 +90,45 @@ struct Gathered {
 
 impl Writer {
     pub(super) fn new(engine: Engine, requests: Receiver<Queued>) -> Self {
-        Self { engine, requests, lags_since: None, last_group: 0, checkpoint: None }
+        let preparer = Preparer::new(Arc::clone(&engine.state));
+        let committer = Committer { engine: Some(engine), lags_since: None, checkpoint: None };
+        Self { queue: Mutex::new(Some(Queue { requests, preparer, last_group: 0 })), committer: Mutex::new(committer) }
     }
 
-    pub(super) fn run(mut self) {
-        let reply = loop {
-            let gathered = self.gather();
-            if !gathered.group.is_empty() {
-                self.last_group = gathered.group.len();
-                self.engine.commit(gathered.group);
-            }
+    /// What each of the threads does, until the store is closed.
+    pub(super) fn run(&self) {
+        loop {
+            let mut queue = lock(&self.queue);
+            let Some(open) = queue.as_mut() else { return };
+            let gathered = open.gather();
+            let prepared = (!gathered.group.is_empty()).then(|| open.preparer.prepare(gathered.group));
+            let mut committer = lock(&self.committer);
             if let Some(reply) = gathered.close {
-                break reply;
+                let requests = queue.take();
+                committer.commit(prepared);
+                committer.close();
+                // Requests behind the last group lose their reply and are told that the store is closed.
+                drop(requests);
+                if let Some(reply) = reply {
+                    let _ = reply.send(());
+                }
+                return;
             }
-            self.sync_if_due();
-            self.checkpoint_if_due(gathered.compacted);
-        };
-        if let Some(checkpoint) = self.checkpoint.take() {
-            // What it has written counts for nothing, and the next start removes it.
-            checkpoint.cancelled.store(true, Ordering::Relaxed);
-            let _ = checkpoint.thread.join();
-        }
-        self.engine.close();
-        // The disk goes, and its lock with it, before whoever closes hears of it. Requests behind
-        // the last group lose their reply and are told that the store is closed.
-        drop(self.engine);
-        drop(self.requests);
-        if let Some(reply) = reply {
-            let _ = reply.send(());
+            drop(queue);
+            committer.commit(prepared);
+            committer.sync_if_due();
+            committer.checkpoint_if_due(gathered.compacted);
         }
     }
+}
 
-    /// The next requests, none if a sync is due first.
+impl Queue {
+    /// The next requests; none if there are none for a while, as a sync may be due.
     fn gather(&mut self) -> Gathered {
         let mut gathered = Gathered::default();
-        let mut deadline = self.lags_since.map(|since| since + RELAXED);
+        let mut deadline = now() + RELAXED / 4;
         while gathered.group.len() < GROUP {
-            let received = match deadline {
-                None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(at) => self.requests.recv_timeout(at.saturating_duration_since(now())),
-            };
+            let received = self.requests.recv_timeout(deadline.saturating_duration_since(now()));
             match received.map(|queued| queued.request) {
                 Ok(Request::Work(work)) => gathered.group.push(work),
                 Ok(Request::Compacted) => {
@@ -128,25 +147,36 @@ impl Writer {
             }
             // With the first in hand, take what is there and wait only for those who may return.
             if gathered.group.len() == 1 {
-                deadline = Some(now() + LINGER);
+                deadline = now() + LINGER;
             }
             if gathered.group.len() >= self.last_group {
-                deadline = Some(now());
+                deadline = now();
             }
         }
+        self.last_group = gathered.group.len();
         gathered
+    }
+}
+
+impl Committer {
+    fn commit(&mut self, prepared: Option<Prepared>) {
+        if let (Some(engine), Some(prepared)) = (&mut self.engine, prepared) {
+            engine.commit(prepared);
+        }
     }
 
     fn sync_if_due(&mut self) {
-        if self.engine.state.health().is_err() || !self.engine.lags() {
+        let Some(engine) = &mut self.engine else { return };
+        if engine.state.health().is_err() || !engine.lags() {
             self.lags_since = None;
-        } else if now() >= *self.lags_since.get_or_insert_with(now) + RELAXED {
-            self.engine.sync();
+        } else if now() >= *self.lags_since.get_or_insert_with(now) + RELAXED * 3 / 4 {
+            engine.sync();
             self.lags_since = None;
         }
     }
 
     fn checkpoint_if_due(&mut self, asked: bool) {
+        let Some(engine) = &mut self.engine else { return };
         if let Some(checkpoint) = &self.checkpoint {
             let result = match checkpoint.result.try_recv() {
                 Err(TryRecvError::Empty) => return,
@@ -156,35 +186,49 @@ impl Writer {
                 Ok(result) => result,
             };
             self.checkpoint = None;
-            self.engine.end_checkpoint(result);
+            engine.end_checkpoint(result);
         }
-        if self.engine.wants_checkpoint(asked)
-            && let Some(checkpoint) = self.engine.begin_checkpoint()
+        if engine.wants_checkpoint(asked)
+            && let Some(checkpoint) = engine.begin_checkpoint()
         {
-            match self.spawn(checkpoint) {
+            match Checkpointing::spawn(checkpoint, engine) {
                 Ok(checkpointing) => self.checkpoint = Some(checkpointing),
-                Err(error) => self.engine.end_checkpoint(Err(format!("no thread to write the state: {error}"))),
+                Err(error) => engine.end_checkpoint(Err(format!("no thread to write the state: {error}"))),
             }
         }
     }
 
-    fn spawn(&self, checkpoint: Checkpoint) -> std::io::Result<Checkpointing> {
+    /// Everything becomes durable; then the disk goes, and its lock with it.
+    fn close(&mut self) {
+        if let Some(checkpoint) = self.checkpoint.take() {
+            // What it has written counts for nothing, and the next start removes it.
+            checkpoint.cancelled.store(true, Ordering::Relaxed);
+            let _ = checkpoint.thread.join();
+        }
+        if let Some(mut engine) = self.engine.take() {
+            engine.close();
+        }
+    }
+}
+
+impl Checkpointing {
+    fn spawn(checkpoint: Checkpoint, engine: &Engine) -> std::io::Result<Self> {
         let (done, result) = sync_channel(1);
         let cancelled = Arc::new(AtomicBool::new(false));
-        let state = Arc::clone(&self.engine.state);
+        let state = Arc::clone(&engine.state);
         let thread = std::thread::Builder::new().name("store-checkpoint".to_owned()).spawn({
             let cancelled = Arc::clone(&cancelled);
             move || {
                 let written = write(checkpoint, &cancelled);
                 if let Err(reason) = &written {
-                    // At once, not when the writer next looks.
+                    // At once, not when a writer next looks.
                     tracing::error!(reason, "the store stops: it can be read, and takes no more writes");
                     state.stop(reason.as_str());
                 }
                 let _ = done.send(written);
             }
         })?;
-        Ok(Checkpointing { cancelled, result, thread })
+        Ok(Self { cancelled, result, thread })
     }
 }
 
@@ -195,6 +239,11 @@ fn write(mut checkpoint: Checkpoint, cancelled: &AtomicBool) -> Result<u64, Stri
         }
     }
     Ok(0)
+}
+
+/// A thread that panicked has told its writers by dropping their replies; the other goes on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[expect(clippy::disallowed_methods, reason = "syncs are due in real time; this is no tokio thread")]

@@ -245,7 +245,7 @@ impl Store for Running {
         let mut disk = lock(&self.disk);
         self.running()?;
         let mut stage = self.state.stage();
-        let expired = stage.expire(now_ms);
+        let expired = stage.expire(now_ms, usize::MAX);
         self.write(&mut disk, stage, false);
         Ok(expired)
     }

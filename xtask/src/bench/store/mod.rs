@@ -83,6 +83,7 @@ pub(crate) async fn bench() -> Result<()> {
         drop(opened);
         if engine == Engine::File {
             recovery(&directory).await?;
+            checkpoints(&directory).await?;
         }
     }
     let _ = std::fs::remove_dir_all(&directory);
@@ -112,14 +113,7 @@ async fn puts(directory: &Path, writers: usize) -> Result<()> {
             fresh(directory)?;
             let opened = engine.open(directory).await?;
             let shared = opened.store.clone();
-            let measured = measure::writers(writers, FOR, move |writer, number| {
-                let store = shared.clone();
-                async move {
-                    let key = format!("/registry/bench/{writer}-{}", number % KEYS);
-                    store.commit(Txn::new().put(key, Splice::plain(vec![b'x'; VALUE]))).await?;
-                    Ok(())
-                }
-            });
+            let measured = measure::writers(writers, FOR, move |writer, number| put(shared.clone(), writer, number));
             rounds[row + 2].push(measured.await?);
             opened.store.close().await;
         }
@@ -183,12 +177,42 @@ async fn recovery(directory: &Path) -> Result<()> {
     }
     store.close().await;
     drop(store);
-    let (_store, from_state) = open()?;
+    let (store, from_state) = open()?;
+    let began = Instant::now();
+    for _ in 0..1000 {
+        drop(store.fork());
+    }
+    println!("file: a fork of {STORED} objects takes {:.1} µs", began.elapsed().as_secs_f64() * 1e3);
     println!(
         "file: {STORED} objects of {VALUE} bytes are read back in {} ms from logs, in {} ms from a state",
         from_log.as_millis(),
         from_state.as_millis()
     );
+    Ok(())
+}
+
+/// What puts wait for when the state is written all the time, and when it never is.
+async fn checkpoints(directory: &Path) -> Result<()> {
+    for (what, log_bytes) in [("never", u64::MAX), ("after every 16 MiB of changes", 16 << 20)] {
+        fresh(directory)?;
+        let store = Arc::new(FileStore::open(directory, Options { log_bytes, ..Options::default() })?);
+        let shared = store.clone();
+        let it = measure::writers(32, 2 * FOR, move |writer, number| put(shared.clone(), writer, number)).await?;
+        println!(
+            "file: 32 writers, state written {what}: {:.0} puts a second, p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
+            it.per_second,
+            it.p50.as_secs_f64() * 1e3,
+            it.p99.as_secs_f64() * 1e3,
+            it.max.as_secs_f64() * 1e3
+        );
+        store.close().await;
+    }
+    Ok(())
+}
+
+async fn put(store: Arc<dyn Store>, writer: usize, number: usize) -> Result<()> {
+    let key = format!("/registry/bench/{writer}-{}", number % KEYS);
+    store.commit(Txn::new().put(key, Splice::plain(vec![b'x'; VALUE]))).await?;
     Ok(())
 }
 

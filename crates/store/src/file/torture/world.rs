@@ -9,7 +9,8 @@ use tokio::sync::oneshot::Receiver;
 use crate::chance::Chance;
 use crate::failpoint::{Failpoints, Undisturbed};
 use crate::file::checkpoint::{Checkpoint, Step};
-use crate::file::engine::{Engine, Work};
+use crate::file::engine::Engine;
+use crate::file::prepare::{Preparer, Work};
 use crate::file::recover::Problem;
 use crate::file::sim::SimDisk;
 use crate::{CommitError, Committed, Durability, Options, Range, Revision, Splice, Txn};
@@ -44,6 +45,7 @@ pub(super) struct Told {
 pub(super) struct World {
     pub(super) disk: SimDisk,
     engine: Option<Engine>,
+    preparer: Preparer,
     checkpoint: Option<Checkpoint>,
     pub(super) told: Told,
     counter: u64,
@@ -63,7 +65,8 @@ impl World {
             unknown: Vec::new(),
             acknowledged: 0,
         };
-        Ok(Self { disk, engine: Some(engine), checkpoint: None, told, counter: 0, checkpoints: 0 })
+        let preparer = Preparer::new(Arc::clone(&engine.state));
+        Ok(Self { disk, engine: Some(engine), preparer, checkpoint: None, told, counter: 0, checkpoints: 0 })
     }
 
     fn engine(&mut self) -> &mut Engine {
@@ -132,7 +135,8 @@ impl World {
             replies.push(answer);
             group.push(Work::Commit { txn: sent.txn(), reply });
         }
-        self.engine().commit(group);
+        let prepared = self.preparer.prepare(group);
+        self.engine().commit(prepared);
         let mut durable = false;
         for (sent, mut reply) in sent.into_iter().zip(replies) {
             match reply.try_recv().expect("a commit is answered at once") {

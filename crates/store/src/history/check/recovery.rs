@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::log::{Answer, Asked, Change, Operation, Seen};
+use super::super::log::{Answer, Asked, Change, Operation, Seen, Step};
 use super::timeline::{self, Timeline};
 use super::violation::{Findings, Kind};
 use super::{Evidence, holds, is_unknown};
-use crate::{Durability, Revision};
+use crate::{Durability, EventKind, Revision};
 
 /// Brings the timeline of the life before to what the first read of this one shows.
 pub(super) fn begin(timeline: &mut Timeline, evidence: &Evidence<'_>, life: usize, findings: &mut Findings) {
@@ -19,10 +19,12 @@ pub(super) fn begin(timeline: &mut Timeline, evidence: &Evidence<'_>, life: usiz
     let found: BTreeMap<&str, &Seen> = entries.iter().map(|seen| (&*seen.key, seen)).collect();
     if life > 0 {
         let since = evidence.base(life - 1);
-        if survived(timeline, evidence, since, &found, findings, first) {
+        // A store that remembers its history over a restart tells of what nobody had seen before.
+        let told = told_later(evidence, life, timeline.end(), *revision);
+        if told.is_empty() && survived(timeline, evidence, since, &found, findings, first) {
             return;
         }
-        if let Some(extended) = with_unanswered(timeline, evidence, life, &found, *revision) {
+        if let Some(extended) = with_unanswered(timeline, evidence, life, &found, *revision, told) {
             *timeline = extended;
             return;
         }
@@ -62,6 +64,27 @@ fn survived(
     true
 }
 
+/// What watches of later lives were told of the end of this one, by revision: keys that were deleted, and keys that were
+/// put with the operation that did so.
+type ToldLater<'a> = BTreeMap<Revision, Vec<(&'a str, Option<usize>)>>;
+
+fn told_later<'a>(evidence: &Evidence<'a>, life: usize, after: Revision, base: Revision) -> ToldLater<'a> {
+    let mut told = ToldLater::new();
+    let later = evidence.history.watches.iter().filter(|watch| watch.life >= life);
+    for (_, step) in later.flat_map(|watch| &watch.steps) {
+        let Step::Batch(events) = step else { continue };
+        for event in events.iter().filter(|event| event.revision > after && event.revision <= base) {
+            let author = if event.kind == EventKind::Put { evidence.author(&event.entry) } else { None };
+            let about = (&*event.entry.key, author);
+            let known = told.entry(event.revision).or_default();
+            if !known.contains(&about) {
+                known.push(about);
+            }
+        }
+    }
+    told
+}
+
 /// The timeline with those unanswered transactions that explain what was found, if any do.
 fn with_unanswered(
     timeline: &Timeline,
@@ -69,8 +92,9 @@ fn with_unanswered(
     life: usize,
     found: &BTreeMap<&str, &Seen>,
     base: Revision,
+    told: ToldLater<'_>,
 ) -> Option<Timeline> {
-    let mut unanswered = Unanswered { evidence, found, base, shown: BTreeMap::new(), taken: Vec::new() };
+    let mut unanswered = Unanswered { evidence, found, base, shown: BTreeMap::new(), told, taken: Vec::new() };
     for seen in found.values().filter(|seen| seen.mod_revision > timeline.end()) {
         let number = evidence.author(seen)?;
         let other = unanswered.shown.insert(seen.mod_revision, number);
@@ -108,6 +132,7 @@ struct Unanswered<'a> {
     base: Revision,
     /// Those whose values were found, by their revisions.
     shown: BTreeMap<Revision, usize>,
+    told: ToldLater<'a>,
     taken: Vec<(Revision, usize, Vec<Change>)>,
 }
 
@@ -115,6 +140,7 @@ impl Unanswered<'_> {
     fn explain(&mut self, state: &State, at: Revision, waiting: &[usize]) -> bool {
         let next = self.shown.range(at + 1..).next().map(|(revision, number)| (*revision, *number));
         if next.is_none()
+            && self.told.range(at + 1..).next().is_none()
             && state.len() == self.found.len()
             && state.values().all(|seen| self.found.get(&*seen.key) == Some(&seen))
         {
@@ -127,16 +153,33 @@ impl Unanswered<'_> {
             if revision > self.base || (shown.is_none() && self.shown.contains_key(&revision)) {
                 continue;
             }
+            // One that was told of is left out.
+            if self.told.range(at + 1..revision).next().is_some() {
+                continue;
+            }
             let mut after = state.clone();
             let before = self.taken.len();
             let Some(end) = self.take(*number, revision, &mut after) else { continue };
             let rest: Vec<usize> = waiting.iter().copied().filter(|other| other != number).collect();
-            if self.explain(&after, end, &rest) {
+            if self.agrees(before) && self.explain(&after, end, &rest) {
                 return true;
             }
             self.taken.truncate(before);
         }
         false
+    }
+
+    /// Whether what was taken last is what was told of its revisions.
+    fn agrees(&self, since: usize) -> bool {
+        self.taken[since..].iter().all(|(revision, number, changes)| {
+            let told = self.told.get(revision).map_or(&[][..], Vec::as_slice);
+            told.iter().all(|(key, author)| {
+                changes.iter().any(|change| {
+                    let by = if matches!(change, Change::Put { .. }) { Some(*number) } else { None };
+                    &**change.key() == *key && by == *author
+                })
+            })
+        })
     }
 
     /// Applies an operation to a state; the last revision it took, or `None` if it changes nothing.
