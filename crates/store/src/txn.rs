@@ -103,11 +103,13 @@ pub struct Committed {
     pub entries: Vec<Option<Arc<Entry>>>,
 }
 
-/// Why a transaction was not applied. Except for [`CommitError::Unavailable`] it changed nothing.
+/// Why a transaction was not acknowledged. It changed nothing, except where it says that it may have.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
     #[error("key {key} is {}, which is not what the transaction expects; read it again and retry", describe(.current.as_deref()))]
     Conflict { key: Arc<str>, current: Option<Arc<Entry>> },
+    /// Nobody sees it in this life of the store. If the disk failed while it was written, it may be there after the
+    /// next start.
     #[error("the store takes no writes: {reason}")]
     Stopped { reason: String },
     /// The engine is elsewhere and did not answer: it may have applied the transaction or not.

@@ -86,6 +86,11 @@ impl History {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).newest
     }
 
+    /// How many writes were acknowledged so far.
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).acknowledged.len()
+    }
+
     pub fn acknowledged_between(&self, after: u64, until: u64) -> Vec<u64> {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.acknowledged.iter().copied().filter(|revision| (after + 1..=until).contains(revision)).collect()

@@ -4,13 +4,12 @@ use super::clients::{self, Run};
 use super::harness::program::Place;
 use super::ledger::{Complaints, History, Ledger, Mirror};
 use super::{connect, start_again};
-use crate::harness::PATIENCE;
+use crate::harness::{PATIENCE, eventually};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use pintle_meta::Random;
 use pintle_store::etcd::testing::Etcd;
-use std::time::Duration;
 
 const CLIENTS: usize = 4;
 
@@ -23,6 +22,16 @@ async fn read_through_the_other(one: &Api<ConfigMap>, other: &Api<ConfigMap>, ti
         let read = other.get(&name).await.expect("what was written is there at once");
         assert_eq!(read.resource_version(), written.resource_version());
     }
+}
+
+/// Waits until so many more writes were acknowledged.
+async fn under_load(run: &Run, writes: usize) {
+    let wanted = run.history.count() + writes;
+    eventually("the clients write", async || {
+        let count = run.history.count();
+        if count >= wanted { Ok(()) } else { Err(format!("{count} of {wanted}")) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,11 +60,11 @@ async fn of_two_servers_over_one_etcd_one_is_killed_and_nothing_is_lost() {
         writers.push(tokio::spawn(clients::write(api, client, Ledger::default(), seeded, run.clone())));
     }
     let watcher = tokio::spawn(clients::watch(api(&second).await, Mirror::default(), run.clone()));
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    under_load(&run, 200).await;
     one.child.start_kill().expect("the first still runs");
     one.child.wait().await.expect("the state of a child");
     // The second goes on, alone.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    under_load(&run, 200).await;
     other.child.start_kill().expect("the second still runs");
     other.child.wait().await.expect("the state of a child");
     let (mut ledgers, mut acknowledged) = (Vec::new(), Vec::new());

@@ -9,6 +9,7 @@ use super::checkpoint::Checkpoint;
 use super::disk::Disk;
 use super::log::{self, Log};
 use super::prepare::{Answer, Prepared};
+use super::record::GroupHead;
 use super::recover::{self, Problem};
 use crate::failpoint::{Failpoint, Failpoints};
 use crate::stage::Stage;
@@ -83,8 +84,8 @@ impl Engine {
 
     /// Commits a group as one: all of it is durable before any of it is seen or answered.
     pub(super) fn commit(&mut self, prepared: Prepared) {
-        let Prepared { stage, sync, answers, records } = prepared;
-        match self.state.health().and_then(|()| self.write(&stage, &records, sync)) {
+        let Prepared { stage, sync, answers, mut frame } = prepared;
+        match self.state.health().and_then(|()| self.write(&stage, &mut frame, sync)) {
             Ok(()) => {
                 self.state.publish(stage);
                 let _ = self.failpoints.reached(Failpoint::CommitPublished);
@@ -97,7 +98,7 @@ impl Engine {
         }
     }
 
-    fn write(&mut self, stage: &Stage, records: &[u8], sync: bool) -> Result<(), String> {
+    fn write(&mut self, stage: &Stage, frame: &mut [u8], sync: bool) -> Result<(), String> {
         if stage.events().is_empty() {
             return Ok(());
         }
@@ -105,7 +106,7 @@ impl Engine {
         let revision = stage.revision();
         let reserve = !sync && revision > self.reserved;
         let reserved = if reserve { revision + RESERVE } else { self.reserved };
-        self.log.append(stage.events().len(), records, revision, reserved)?;
+        self.log.append(stage.events().len(), frame, revision, reserved)?;
         self.failpoints.reached(Failpoint::CommitWritten)?;
         if sync || reserve {
             self.log.sync()?;
@@ -190,7 +191,8 @@ impl Engine {
     pub(super) fn close(&mut self) {
         let revision = self.state.revision();
         if self.state.health().is_ok() && (self.reserved > 0 || self.log.lags()) {
-            let written = self.log.append(0, &[], revision, revision).and_then(|()| self.log.sync());
+            let written =
+                self.log.append(0, &mut [0; GroupHead::LENGTH], revision, revision).and_then(|()| self.log.sync());
             if let Err(reason) = written {
                 self.fail(&reason);
             }

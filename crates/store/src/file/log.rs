@@ -23,8 +23,7 @@ pub(super) struct Log {
     durable_blocks: u64,
     /// Up to here the file is as long as it has to be.
     prepared: u64,
-    /// Kept for their room.
-    frame: Vec<u8>,
+    /// Kept for its room.
     sealed: Vec<u8>,
 }
 
@@ -49,7 +48,7 @@ impl Log {
         file.sync().map_err(failed("a sync of"))?;
         disk.sync_names().map_err(failed("a sync of the name of"))?;
         let blocks = (sealed.len() / BLOCK) as u64;
-        Ok(Self { file, header, blocks, durable_blocks: blocks, prepared: 0, frame: Vec::new(), sealed })
+        Ok(Self { file, header, blocks, durable_blocks: blocks, prepared: 0, sealed })
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -69,21 +68,19 @@ impl Log {
         self.durable_blocks < self.blocks
     }
 
-    /// Writes a group of so many changes, which is not durable yet.
+    /// Writes a group of so many changes, which is not durable yet; its head is put before them.
     pub(super) fn append(
         &mut self,
         events: usize,
-        records: &[u8],
+        frame: &mut [u8],
         revision: Revision,
         reserved: Revision,
     ) -> Result<(), String> {
         let events = u32::try_from(events).map_err(|_| "a group has too many changes".to_owned())?;
         let head = GroupHead { revision, reserved, durable_blocks: self.durable_blocks, events };
-        self.frame.clear();
-        head.encode(&mut self.frame);
-        self.frame.extend_from_slice(records);
+        frame[..GroupHead::LENGTH].copy_from_slice(&head.encode());
         self.sealed.clear();
-        block::seal(&self.frame, self.header.salt(), self.blocks, &mut self.sealed);
+        block::seal(frame, self.header.salt(), self.blocks, &mut self.sealed);
         let name = self.header.number;
         let written = self.prepare().and_then(|()| self.file.append(&self.sealed));
         written.map_err(|error| format!("a write to {} failed: {error}", self::name(name)))?;
@@ -112,9 +109,7 @@ impl Log {
     /// One large group does not decide for good how much memory is kept.
     fn give_back_room(&mut self) {
         const KEPT: usize = 1 << 20;
-        for buffer in [&mut self.frame, &mut self.sealed] {
-            buffer.clear();
-            buffer.shrink_to(KEPT);
-        }
+        self.sealed.clear();
+        self.sealed.shrink_to(KEPT);
     }
 }

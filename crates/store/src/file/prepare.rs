@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::record;
+use super::record::{self, GroupHead};
 use crate::snapshot::Snapshot;
 use crate::stage::Stage;
 use crate::state::State;
@@ -27,8 +27,8 @@ pub(super) struct Prepared {
     /// Whether it must be durable before it is seen.
     pub(super) sync: bool,
     pub(super) answers: Vec<Answer>,
-    /// The changes as the log has them.
-    pub(super) records: Vec<u8>,
+    /// The group as the log has it, with room for its head.
+    pub(super) frame: Vec<u8>,
 }
 
 /// Makes groups ready, each on top of the one before, which may not be durable yet. That is safe as they reach the disk in
@@ -64,10 +64,12 @@ impl Preparer {
                 }
             }
         }
-        let mut records = Vec::with_capacity(stage.events().iter().map(|event| event.entry.value.len() + 128).sum());
-        stage.events().iter().for_each(|event| record::encode_event(event, &mut records));
+        let size: usize = stage.events().iter().map(|event| event.entry.value.len() + 128).sum();
+        let mut frame = Vec::with_capacity(GroupHead::LENGTH + size);
+        frame.resize(GroupHead::LENGTH, 0);
+        stage.events().iter().for_each(|event| record::encode_event(event, &mut frame));
         self.tip = stage.snapshot().clone();
-        Prepared { stage, sync, answers, records }
+        Prepared { stage, sync, answers, frame }
     }
 }
 

@@ -95,11 +95,17 @@ pub(super) struct GroupHead {
 }
 
 impl GroupHead {
-    pub(super) fn encode(&self, frame: &mut Vec<u8>) {
-        for number in [self.revision, self.reserved, self.durable_blocks] {
-            frame.extend(number.to_le_bytes());
+    /// Its bytes. A frame is begun with as many zeros, which the log replaces when it knows what stands there.
+    pub(super) const LENGTH: usize = 28;
+
+    pub(super) fn encode(&self) -> [u8; Self::LENGTH] {
+        let mut head = [0; Self::LENGTH];
+        let numbers = [self.revision, self.reserved, self.durable_blocks];
+        for (place, number) in head.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
         }
-        frame.extend(self.events.to_le_bytes());
+        head[24..].copy_from_slice(&self.events.to_le_bytes());
+        head
     }
 
     pub(super) fn decode(input: &mut &[u8]) -> Option<Self> {

@@ -10,6 +10,8 @@ use pintle_store::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::gate::Gate;
+use pintle_store::etcd::Config;
 use pintle_store::etcd::testing::Etcd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,15 +152,20 @@ async fn a_watcher_that_compaction_overtook_is_told_and_a_new_list_is_right() {
     assert!(matches!(told, Err(ReadError::Compacted { .. })), "{told:?}");
 }
 
+/// A store whose connection to etcd can be cut and held up.
+async fn behind_a_gate(etcd: &Etcd) -> (Gate, Arc<EtcdStore>) {
+    let gate = Gate::open(&etcd.members[0].endpoint).await;
+    let config = Config { endpoints: vec![gate.endpoint.clone()], ..etcd.config("") };
+    let store = etcd.connect_with(config, Options::default()).await;
+    (gate, store)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_is_not_torn_when_a_watcher_catches_up_with_more_than_one_message() {
     const TRANSACTIONS: usize = 12;
     let etcd = Etcd::start();
     let direct = etcd.connect().await;
-    let gate = crate::gate::Gate::open(&etcd.members[0].endpoint).await;
-    let mut config = etcd.config("");
-    config.endpoints = vec![gate.endpoint.clone()];
-    let store = etcd.connect_with(config, Options::default()).await;
+    let (gate, store) = behind_a_gate(&etcd).await;
     let mut watch = store.watch("/k/", store.revision()).expect("now");
     gate.close();
     // Together more than etcd sends in one piece; it cuts between events, not between transactions.
@@ -181,10 +188,7 @@ async fn a_transaction_is_not_torn_when_a_watcher_catches_up_with_more_than_one_
 async fn a_connection_that_hangs_is_noticed_and_taken_up_again() {
     let etcd = Etcd::start();
     let direct = etcd.connect().await;
-    let gate = crate::gate::Gate::open(&etcd.members[0].endpoint).await;
-    let mut config = etcd.config("");
-    config.endpoints = vec![gate.endpoint.clone()];
-    let store = etcd.connect_with(config, Options::default()).await;
+    let (gate, store) = behind_a_gate(&etcd).await;
     let mut watch = store.watch("/", store.revision()).expect("now");
     gate.hold();
     direct.commit(Txn::new().put("/a", Splice::plain("x"))).await.expect("written");
