@@ -36,6 +36,7 @@ pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<rustls::Se
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
+            biased;
             () = server.stopping() => break,
             accepted = listener.accept() => accepted,
         };

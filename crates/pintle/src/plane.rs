@@ -6,7 +6,7 @@ use pintle_container::Simulated;
 use pintle_controllers::roster::{self, Options, Running};
 use pintle_kubelet::Fleet;
 use pintle_meta::{Clock, Random};
-use pintle_runtime::{Context, LeaderConfig, Shutdown, Trigger, lead};
+use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::Scheduler;
 use tokio::task::JoinHandle;
 
@@ -102,14 +102,18 @@ fn elected(
         let (own, config) = (control.clone(), LeaderConfig::new(known.name, identity));
         let (context, options) = (context.clone(), options.clone());
         tasks.push(tokio::spawn(async move {
-            let run = async |shutdown: Shutdown| known.run(&context(shutdown), &options).await;
-            lead(&own, config, |leadership| run(leadership.shutdown)).await;
+            let run = async |leadership: Leadership| {
+                known.run(&context(leadership.shutdown.clone()).led(&leadership), &options).await;
+            };
+            lead(&own, config, run).await;
         }));
     }
     let (own, config) = (control.clone(), LeaderConfig::new(pintle_scheduler::scheduler::AGENT, identity));
     tasks.push(tokio::spawn(async move {
-        let run = async |shutdown: Shutdown| Scheduler::run(&context(shutdown)).await;
-        lead(&own, config, |leadership| run(leadership.shutdown)).await;
+        let run = async |leadership: Leadership| {
+            Scheduler::run(&context(leadership.shutdown.clone()).led(&leadership)).await;
+        };
+        lead(&own, config, run).await;
     }));
     tasks
 }

@@ -1,13 +1,25 @@
 //! What every loop is given at its start: client, clock, chance, informers, recorder and shutdown.
+//!
+//! The client signs: who asks, under which leadership, and, inside a reconcile, why.
 
+use std::fmt;
+
+use http::{HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use pintle_meta::{Clock, Random};
 
+use crate::attempt::Attempt;
 use crate::board::Board;
+use crate::cause::header;
 use crate::events::{Recorder, Sink};
 use crate::informer::Informers;
+use crate::leader::Leadership;
 use crate::shutdown::{Shutdown, Trigger};
+
+/// The header that says under which leadership a write is made: `NAMESPACE/LEASE:TERM`.
+const FENCE: &str = "pintle-fence";
 
 /// What a loop may reach. Cheap to clone; clones share informers and the event sink.
 #[derive(Clone)]
@@ -22,23 +34,37 @@ pub struct Context {
     /// What every loop of this context has to do.
     pub board: Board,
     events: Sink,
+    /// The client before it was signed.
+    base: Client,
+    signature: Signature,
 }
 
 impl Context {
     /// Call it inside a tokio runtime: the event sink starts here.
     pub fn new(client: Client, clock: Clock, random: Random, shutdown: Shutdown) -> Self {
+        let base = client;
+        let client = Signature::default().over(&base);
         let informers = Informers::new(client.clone(), random.clone(), shutdown.clone());
         let events = Sink::start(client.clone(), clock.clone(), random.clone(), shutdown.clone());
-        Context { name: String::new(), client, clock, random, informers, shutdown, board: Board::default(), events }
+        let (name, board, signature) = (String::new(), Board::default(), Signature::default());
+        Context { name, client, clock, random, informers, shutdown, board, events, base, signature }
     }
 
     /// The same context for one loop: its client signs requests with the loop's name, which becomes the field manager
     /// of its writes, and its shutdown is a child, so that it can be stopped and started alone.
     pub fn named(&self, name: &str) -> (Trigger, Context) {
-        let (trigger, own) = self.shutdown.child();
-        let context =
-            Context { name: name.to_owned(), client: signed(&self.client, name), shutdown: own, ..self.clone() };
-        (trigger, context)
+        let (trigger, shutdown) = self.shutdown.child();
+        let signature = Signature { agent: Some(format!("{name}/pintle")), ..self.signature.clone() };
+        let client = signature.over(&self.base);
+        (trigger, Context { name: name.to_owned(), client, shutdown, signature, ..self.clone() })
+    }
+
+    /// The same context while a Lease is held: it ends with the leadership, and its writes carry the term, so that a
+    /// server which knows the header refuses them once another leads.
+    pub fn led(&self, leadership: &Leadership) -> Context {
+        let signature = Signature { fence: Some(leadership.fence.clone()), ..self.signature.clone() };
+        let client = signature.over(&self.base);
+        Context { client, shutdown: leadership.shutdown.clone(), signature, ..self.clone() }
     }
 
     /// A recorder of events in the name of a component, such as `deployment-controller`.
@@ -47,18 +73,62 @@ impl Context {
     }
 }
 
-/// The same client, whose requests carry `name` as the user agent.
-fn signed(client: &Client, name: &str) -> Client {
-    let (inner, namespace) = (client.clone(), client.default_namespace().to_owned());
-    let agent = http::HeaderValue::from_str(&format!("{name}/pintle"));
-    let service = tower::service_fn(move |mut request: http::Request<Body>| {
-        let inner = inner.clone();
-        if let Ok(agent) = &agent {
-            request.headers_mut().insert(http::header::USER_AGENT, agent.clone());
-        }
-        async move { inner.send(request).await }
-    });
-    Client::new(service, namespace)
+impl fmt::Debug for Context {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Context").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What a loop's requests carry beside what is asked.
+#[derive(Clone, Debug, Default)]
+struct Signature {
+    /// The user agent.
+    agent: Option<String>,
+    /// Which leadership the writes belong to.
+    fence: Option<String>,
+}
+
+impl Signature {
+    /// The same client, whose requests are signed, and whose writes inside a reconcile tell their cause.
+    fn over(&self, client: &Client) -> Client {
+        let (inner, namespace) = (client.clone(), client.default_namespace().to_owned());
+        let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+        let (agent, fence) = (value(&self.agent), value(&self.fence));
+        let service = tower::service_fn(move |mut request: Request<Body>| {
+            let inner = inner.clone();
+            if let Some(agent) = &agent {
+                request.headers_mut().insert(http::header::USER_AGENT, agent.clone());
+            }
+            let writes = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(request.method());
+            if let Some(fence) = fence.as_ref().filter(|_| writes) {
+                request.headers_mut().insert(FENCE, fence.clone());
+            }
+            async move {
+                // This part runs on the caller's task, which knows its attempt.
+                match Attempt::current() {
+                    Some(attempt) if writes => write(&inner, &attempt, request).await,
+                    _ => inner.send(request).await,
+                }
+            }
+        });
+        Client::new(service, namespace)
+    }
+}
+
+/// Sends a write with its cause, and notes the revision that came of it.
+async fn write(client: &Client, attempt: &Attempt, mut request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+    if let Some(cause) = attempt.header() {
+        request.headers_mut().insert(header::NAME, cause);
+    }
+    let path = request.uri().path().to_owned();
+    let response = client.send(request).await?;
+    if !response.status().is_success() {
+        return Ok(response);
+    }
+    let (head, body) = response.into_parts();
+    let bytes = body.collect().await?.to_bytes();
+    attempt.wrote(&path, &bytes);
+    Ok(Response::from_parts(head, Body::from(bytes)))
 }
 
 #[cfg(test)]

@@ -5,24 +5,24 @@
 //! ```no_run
 //! use std::time::Duration;
 //! use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
-//! use pintle_runtime::{Action, Context, Controller, Error, Informer, Key, Reconciler, owner};
+//! use pintle_runtime::{Action, Attempt, Context, Controller, Error, Informer, Key, Reconciler, when};
 //!
 //! struct CountPods { pods: Informer<Pod> }
 //!
 //! impl Reconciler for CountPods {
-//!     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-//!         tracing::info!(%key, pods = self.pods.in_namespace(&key.namespace).len());
+//!     async fn reconcile(&self, key: &Key, attempt: &Attempt) -> Result<Action, Error> {
+//!         let pods = self.pods.in_namespace(&key.namespace).len();
+//!         tracing::info!(pods, because = %attempt.causes, "counted");
 //!         Ok(Action::requeue_after(Duration::from_secs(60)))
 //!     }
 //! }
 //!
 //! async fn run(context: Context) {
-//!     let (sets, pods) = (context.informers.of::<ReplicaSet>(), context.informers.of::<Pod>());
 //!     Controller::new("count-pods", &context)
+//!         .for_each::<ReplicaSet>(when::spec)
+//!         .owns::<Pod>(when::anything)
 //!         .workers(2)
-//!         .watch(&sets, |change| vec![change.key()])
-//!         .watch(&pods, |change| owner::controller_key::<ReplicaSet>(&change.object().metadata).into_iter().collect())
-//!         .run(CountPods { pods })
+//!         .run(CountPods { pods: context.informers.of() })
 //!         .await;
 //! }
 //! ```
@@ -41,6 +41,7 @@
 //! - [`key`]: the identity that queues carry
 //! - [`backoff`], [`queue`]: keys that wait to be worked on
 //! - [`controller`]: workers that reconcile keys; [`board`]: what they have to do
+//! - [`cause`], [`attempt`]: why a reconcile runs, and what it is given
 //! - [`error`]: what can go wrong in a reconcile
 //! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`events`]: what people read afterwards
@@ -59,7 +60,9 @@ pub mod key;
 pub mod backoff;
 pub mod queue;
 
+pub mod attempt;
 pub mod board;
+pub mod cause;
 pub mod controller;
 pub mod error;
 
@@ -77,10 +80,12 @@ pub mod leader;
 #[cfg(test)]
 mod testing;
 
+pub use attempt::Attempt;
 pub use backoff::Backoff;
 pub use board::Board;
+pub use cause::{Cause, Causes};
 pub use context::Context;
-pub use controller::{Action, Controller, Reconciler};
+pub use controller::{Action, Controller, Reconciler, Waker, when};
 pub use error::{ApiError, Error};
 pub use events::Recorder;
 pub use expectations::Expectations;

@@ -21,9 +21,14 @@ pub fn is_controlled_by(meta: &ObjectMeta, uid: Option<&str>) -> bool {
 
 /// The key of the controller of a kind, to wake it when what it owns changes.
 pub fn controller_key<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Option<crate::Key> {
+    controller_key_of(&K::group(&()), &K::kind(&()), meta)
+}
+
+/// The same for a kind that is known by name.
+pub fn controller_key_of(group: &str, kind: &str, meta: &ObjectMeta) -> Option<crate::Key> {
     let owner = controller_of(meta)?;
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    (owner.kind == K::kind(&()) && group == K::group(&()))
+    let owner_group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    (owner.kind == kind && owner_group == group)
         .then(|| crate::Key::new(meta.namespace.clone().unwrap_or_default(), owner.name.clone()))
 }
 

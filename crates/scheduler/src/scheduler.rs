@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pintle_runtime::{Context, Recorder, Trigger};
+use pintle_runtime::{Attempt, Cause, Causes, Change, Context, Recorder, Trigger};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -24,7 +24,7 @@ pub(crate) struct Shared {
     // Lock order: cache before queue.
     cache: Mutex<Cache>,
     pub(crate) queue: Queue,
-    pub(crate) context: Context,
+    pub(crate) context: Arc<Context>,
     pub(crate) recorder: Recorder,
 }
 
@@ -86,7 +86,7 @@ fn prepare(context: Context) -> (Arc<Shared>, Cycle) {
         cache: Mutex::default(),
         queue: Queue::new(helped_by),
         recorder: context.recorder(DEFAULT_NAME),
-        context,
+        context: Arc::new(context),
     });
     (shared, cycle)
 }
@@ -95,6 +95,7 @@ async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
     let shutdown = shared.context.shutdown.clone();
     let watch = Watch::start(&shared.context, &shared);
     tokio::select! {
+        biased;
         () = watch.synced() => {}
         () = shutdown.fired() => return,
     }
@@ -109,19 +110,30 @@ async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
             let Some(outcome) = attempt(&shared, &mut cycle, &pod) else { continue };
             let shared = shared.clone();
             under_way.spawn(async move {
-                match outcome {
-                    Ok(node) => bind::bind(&shared, &pod, &node).await,
-                    Err(diagnosis) => bind::report(&shared, &pod, &diagnosis).await,
-                }
+                let write = async {
+                    match outcome {
+                        Ok(node) => bind::bind(&shared, &pod, &node).await,
+                        Err(diagnosis) => bind::report(&shared, &pod, &diagnosis).await,
+                    }
+                };
+                because_of(&pod, &shared.context).scope(write).await;
                 drop(permit);
             });
         }
     };
     tokio::select! {
+        biased;
         () = work => {}
         () = shutdown.fired() => {}
     }
     while under_way.join_next().await.is_some() {}
+}
+
+/// What the writes about a Pod tell the server: that the Pod is there and waits for a node.
+fn because_of(pod: &PodInfo, context: &Arc<Context>) -> Arc<Attempt> {
+    let mut causes = Causes::default();
+    causes.add(Cause::of(&Change::Added(pod.pod.clone()), None));
+    Attempt::new(AGENT.into(), pod.key.clone(), 1, causes, context.clone())
 }
 
 /// Finds a node and takes it, or sets the Pod aside; nothing if the Pod needs no node.

@@ -5,7 +5,9 @@ use crate::types::{At, AtStatus};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
-use pintle_runtime::{Action, ApiError, Clock, Context, Controller, Error, Informer, Key, Reconciler, Recorder, owner};
+use pintle_runtime::{
+    Action, ApiError, Attempt, Clock, Context, Controller, Error, Informer, Key, Reconciler, Recorder, owner,
+};
 use serde_json::json;
 
 /// Runs the operator until its context's shutdown fires.
@@ -33,7 +35,7 @@ struct AtReconciler {
 }
 
 impl Reconciler for AtReconciler {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(at) = self.ats.get(key) else { return Ok(Action::done()) };
         if at.meta().deletion_timestamp.is_some() {
             return Ok(Action::done());

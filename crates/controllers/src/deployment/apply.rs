@@ -5,7 +5,9 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
-use pintle_runtime::{Action, ApiError, Clock, Context, Error, Informer, Key, Reconciler, Recorder, error, owner};
+use pintle_runtime::{
+    Action, ApiError, Attempt, Clock, Context, Error, Informer, Key, Reconciler, Recorder, error, owner,
+};
 
 use super::plan::{self, Facts, Write, plan};
 use crate::claims::claim;
@@ -21,7 +23,7 @@ pub(super) struct Rollouts {
 }
 
 impl Reconciler for Rollouts {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(deployment) = self.deployments.get(key) else { return Ok(Action::done()) };
         let Some(spec) = &deployment.spec else { return Ok(Action::done()) };
         let selector = owner::parse_selector(&spec.selector)?;

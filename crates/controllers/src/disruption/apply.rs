@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, PostParams};
-use pintle_runtime::{Action, Clock, Context, Error, Informer, Key, Reconciler, error, owner};
+use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Reconciler, error, owner};
 
 use super::plan;
 
@@ -61,7 +61,7 @@ impl Budgets {
 }
 
 impl Reconciler for Budgets {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(budget) = self.budgets.get(key) else { return Ok(Action::done()) };
         let pods = self.pods.in_namespace(&key.namespace);
         let covered: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(|pod| plan::covers(&budget, pod)).collect();

@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
-use pintle_runtime::{Action, ApiError, Context, Error, Expectations, Informer, Key, Reconciler, Recorder, error};
+use pintle_runtime::{
+    Action, ApiError, Attempt, Context, Error, Expectations, Informer, Key, Reconciler, Recorder, error,
+};
 
 use super::BY_SERVICE;
 use super::plan::{self, Backends, LegacyWrite, Write};
@@ -26,7 +28,7 @@ pub(super) struct Slices {
 }
 
 impl Reconciler for Slices {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(service) = self.services.get(key) else {
             // The slices go with their owner; the Endpoints object has none.
             self.expectations.forget(key);

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::PartialObjectMeta;
-use pintle_runtime::{Action, Context, Error, Key, Queue, Reconciler, error};
+use pintle_runtime::{Action, Attempt, Context, Error, Key, Reconciler, Waker, error};
 use serde_json::{Value, json};
 
 use super::SharedGraph;
@@ -19,12 +19,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Collector {
     client: Client,
     graph: SharedGraph,
-    queue: Queue<Key>,
+    waker: Waker,
     resources: Resources,
 }
 
 impl Reconciler for Collector {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let seen = self.graph.with(|graph| graph.get(&key.name).map(|node| (node.clone(), decide(graph, node))));
         let Some((node, decision)) = seen else { return Ok(Action::done()) };
         match decision {
@@ -37,7 +37,7 @@ impl Reconciler for Collector {
             }
             Decision::LetGo => self.remove_finalizer(&node, FOREGROUND).await,
             Decision::WaitFor(dependents) => {
-                dependents.into_iter().for_each(|uid| self.queue.add(Key::cluster(uid)));
+                dependents.into_iter().for_each(|uid| self.waker.add(Key::cluster(uid)));
                 Ok(Action::done())
             }
             Decision::AskAbout(owners) => self.decide_by_owners(&node, owners).await,
@@ -46,8 +46,8 @@ impl Reconciler for Collector {
 }
 
 impl Collector {
-    pub(super) fn new(context: &Context, graph: SharedGraph, queue: Queue<Key>, resources: Resources) -> Self {
-        Collector { client: context.client.clone(), graph, queue, resources }
+    pub(super) fn new(context: &Context, graph: SharedGraph, waker: Waker, resources: Resources) -> Self {
+        Collector { client: context.client.clone(), graph, waker, resources }
     }
 
     async fn decide_by_owners(
@@ -142,7 +142,7 @@ impl Collector {
     fn forget_if_absent(&self, node: &Node, absent: bool) {
         if absent {
             let woken = self.graph.with(|graph| graph.remove(&node.uid));
-            woken.into_iter().for_each(|uid| self.queue.add(Key::cluster(uid)));
+            woken.into_iter().for_each(|uid| self.waker.add(Key::cluster(uid)));
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) async fn run(context: Context) {
 
     let controller = Controller::new("garbage-collector", &context).workers(20);
     let graph = SharedGraph::default();
-    let mut monitors = Monitors::new(&context, graph.clone(), controller.queue());
+    let mut monitors = Monitors::new(&context, graph.clone(), controller.waker());
     let mut failures = 0;
     while let Err(error) = monitors.refresh().await {
         tracing::warn!(%error, "cannot discover what may be collected; trying again");
@@ -63,7 +63,7 @@ pub(crate) async fn run(context: Context) {
         }
     }
     let synced = monitors.synced();
-    let collector = Collector::new(&context, graph, controller.queue(), monitors.resources());
+    let collector = Collector::new(&context, graph, controller.waker(), monitors.resources());
     let controller = controller.after(async move {
         // A decision made on half the graph is only slower, never wrong: absence is always checked with the server.
         let _ = tokio::time::timeout(PATIENCE, synced).await;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use kube::api::{Api, DynamicObject};
 use kube::core::PartialObjectMeta;
+use pintle_runtime::cause::Wake;
 use pintle_runtime::discovery::{Found, discover};
-use pintle_runtime::{Change, Context, Informer, Key, Queue, Registration, Selection, Trigger};
+use pintle_runtime::{Cause, Change, Context, Informer, Key, Registration, Selection, Trigger, Waker};
 
 use super::SharedGraph;
 use super::plan::Kind;
@@ -31,7 +32,7 @@ impl Resources {
 pub(super) struct Monitors {
     context: Context,
     graph: SharedGraph,
-    queue: Queue<Key>,
+    waker: Waker,
     resources: Resources,
     running: BTreeMap<(String, String, String), Monitor>,
 }
@@ -44,9 +45,9 @@ struct Monitor {
 }
 
 impl Monitors {
-    pub(super) fn new(context: &Context, graph: SharedGraph, queue: Queue<Key>) -> Self {
+    pub(super) fn new(context: &Context, graph: SharedGraph, waker: Waker) -> Self {
         let (context, resources) = (context.clone(), Resources::default());
-        Monitors { context, graph, queue, resources, running: BTreeMap::new() }
+        Monitors { context, graph, waker, resources, running: BTreeMap::new() }
     }
 
     pub(super) fn resources(&self) -> Resources {
@@ -79,14 +80,17 @@ impl Monitors {
         let api = Api::all_with(self.context.client.clone(), &found.resource);
         let random = self.context.random.clone();
         let informer = Informer::start(api, Selection::everything(), RESYNC, random, shutdown);
-        let (graph, queue, kind) = (self.graph.clone(), self.queue.clone(), Kind::of(&found.resource));
+        let (graph, waker, kind) = (self.graph.clone(), self.waker.clone(), Kind::of(&found.resource));
         let registration = informer.on_change(move |change: &Change<PartialObjectMeta<DynamicObject>>| {
             let meta = &change.object().metadata;
             let woken = graph.with(|graph| match change.is_deleted() {
                 true => graph.remove(meta.uid.as_deref().unwrap_or_default()),
                 false => graph.observe(&kind, meta),
             });
-            woken.into_iter().for_each(|uid| queue.add(Key::cluster(uid)));
+            let wake = if change.is_deleted() { Wake::Deleted } else { Wake::Updated };
+            for uid in woken {
+                waker.wake(Key::cluster(uid), Cause::named(wake, &kind.group, &kind.kind, meta));
+            }
         });
         Monitor { informer, _registration: registration, _stop: stop }
     }

@@ -6,7 +6,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
 use pintle_runtime::discovery::{Found, discover};
-use pintle_runtime::{Action, Clock, Context, Error, Informer, Key, Reconciler, error};
+use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Reconciler, error};
 
 use super::plan::{self, Findings, Next};
 
@@ -17,7 +17,7 @@ pub(super) struct Emptier {
 }
 
 impl Reconciler for Emptier {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         if self.namespaces.get(key).is_none() {
             return Ok(Action::done());
         }

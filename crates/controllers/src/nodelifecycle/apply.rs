@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use pintle_runtime::{Action, Clock, Context, Error, Informer, Key, Reconciler, Recorder, error};
+use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Reconciler, Recorder, error};
 use serde_json::json;
 
 use super::BY_NODE;
@@ -24,7 +24,7 @@ pub(super) struct Health {
 }
 
 impl Reconciler for Health {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(node) = self.nodes.get(key) else {
             if self.heard().remove(&key.name).is_some() {
                 self.tell(

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, Preconditions};
 use kube::{Client, ResourceExt};
-use pintle_runtime::{Action, Clock, Context, Error, Informer, Key, Reconciler, Recorder, error, write};
+use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Reconciler, Recorder, error, write};
 use serde_json::json;
 
 use super::plan::{self, Fate};
@@ -24,7 +24,7 @@ pub(super) struct Evictions {
 }
 
 impl Reconciler for Evictions {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let pod = self.pods.get(key).filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let node = pod.as_ref().and_then(|pod| self.nodes.get(&Key::cluster(pods::node_name(pod))));
         let taints = node.map(|node| plan::no_execute_taints(&node)).unwrap_or_default();

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Client;
 use kube::api::Api;
-use pintle_runtime::{Action, Context, Error, Informer, Key, Reconciler, error, write};
+use pintle_runtime::{Action, Attempt, Context, Error, Informer, Key, Reconciler, error, write};
 
 use super::plan;
 
@@ -26,7 +26,7 @@ impl Protector {
 }
 
 impl Reconciler for Protector {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let freed = if key.namespace.is_empty() {
             match self.volumes.get(key).filter(|volume| plan::volume_may_go(volume)) {
                 Some(volume) => {

@@ -10,7 +10,7 @@ use kube::core::Selector;
 use kube::{Client, ResourceExt};
 use pintle_runtime::owner::{self, Claim};
 use pintle_runtime::{
-    Action, ApiError, Clock, Context, Error, Expectations, Informer, Key, Reconciler, Recorder, batch, error,
+    Action, ApiError, Attempt, Clock, Context, Error, Expectations, Informer, Key, Reconciler, Recorder, batch, error,
 };
 
 use super::BY_OWNER;
@@ -28,7 +28,7 @@ pub(super) struct Replicas {
 }
 
 impl Reconciler for Replicas {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(set) = self.sets.get(key) else {
             self.expectations.forget(key);
             return Ok(Action::done());

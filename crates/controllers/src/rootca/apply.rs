@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Client;
 use kube::api::{Api, PostParams};
-use pintle_runtime::{Action, ApiError, Context, Error, Informer, Key, Reconciler};
+use pintle_runtime::{Action, ApiError, Attempt, Context, Error, Informer, Key, Reconciler};
 
 use super::plan::{self, Step};
 
@@ -26,7 +26,7 @@ impl Publisher {
 }
 
 impl Reconciler for Publisher {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(namespace) = self.namespaces.get(key) else { return Ok(Action::done()) };
         let present = self.maps.get(&Key::new(key.name.clone(), plan::NAME));
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &key.name);

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, PostParams};
-use pintle_runtime::{Action, ApiError, Context, Error, Informer, Key, Reconciler};
+use pintle_runtime::{Action, ApiError, Attempt, Context, Error, Informer, Key, Reconciler};
 
 use super::plan;
 
@@ -20,7 +20,7 @@ impl Defaults {
 }
 
 impl Reconciler for Defaults {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(namespace) = self.namespaces.get(key) else { return Ok(Action::done()) };
         let present = self.accounts.get(&Key::new(key.name.clone(), plan::DEFAULT));
         if let Some(account) = plan::missing(&namespace, present.as_deref()) {

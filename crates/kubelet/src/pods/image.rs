@@ -61,6 +61,7 @@ impl Pods {
             let began = tokio::time::Instant::now();
             let shutdown = pods.context.shutdown.clone();
             let pulled = tokio::select! {
+                biased;
                 pulled = pulling => pulled,
                 () = shutdown.fired() => return,
             };
@@ -68,7 +69,7 @@ impl Pods {
             let seat = pods.seats().get(&key).and_then(|lives| lives.get(&uid)).cloned();
             if let Some(seat) = seat {
                 finish(&seat, &name, pulled, pods.context.clock.now());
-                pods.queue.add(key);
+                pods.waker.add(key);
             }
         });
         Outcome::Pending

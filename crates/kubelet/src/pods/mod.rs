@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use pintle_container::{ContainerId, Runtime};
-use pintle_runtime::{Action, Change, Context, Controller, Error, Informer, Key, Queue, Reconciler, Recorder};
+use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
 use crate::plan::{Pull, RestartBackoff};
 use crate::probes::Probes;
@@ -76,7 +76,7 @@ impl Seat {
 pub(crate) struct Pods {
     context: Context,
     pods: Informer<Pod>,
-    queue: Queue<Key>,
+    waker: Waker,
     // Lock order: homes before seats.
     homes: Arc<RwLock<BTreeMap<String, Arc<Home>>>>,
     seats: Arc<Mutex<Seats>>,
@@ -92,8 +92,8 @@ impl Pods {
             let homes = homes.clone();
             move |change| keys_of(change, &homes)
         });
-        let queue = controller.queue();
-        (controller, Pods { context: context.clone(), pods, queue, homes, seats: Arc::default() })
+        let waker = controller.waker();
+        (controller, Pods { context: context.clone(), pods, waker, homes, seats: Arc::default() })
     }
 
     /// Takes a node's Pods on: those that the API server knows and those that its runtime runs.
@@ -106,10 +106,10 @@ impl Pods {
         for sandbox in found {
             let key = Key::new(sandbox.pod.namespace, sandbox.pod.name);
             self.seat(&key, &sandbox.pod.uid, &home);
-            self.queue.add(key);
+            self.waker.add(key);
         }
         for pod in self.pods.by_index(BY_NODE, &home.name) {
-            self.queue.add(Key::of(pod.as_ref()));
+            self.waker.add(Key::of(pod.as_ref()));
         }
     }
 
@@ -127,7 +127,7 @@ impl Pods {
     pub(crate) async fn follow(&self, home: &Home) {
         loop {
             for pod in home.runtime.changes().await {
-                self.queue.add(Key::new(pod.namespace, pod.name));
+                self.waker.add(Key::new(pod.namespace, pod.name));
             }
         }
     }
@@ -163,7 +163,7 @@ impl Pods {
 }
 
 impl Reconciler for Pods {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let pod = self.pods.get(key);
         let home = pod.as_deref().and_then(node_of).and_then(|node| self.home(node));
         let present = pod.zip(home).and_then(|(pod, home)| {

@@ -83,6 +83,8 @@ pub struct Leadership {
     pub term: i32,
     /// The Lease's `resourceVersion` at the start: newer than all that earlier leaders had, even if the Lease was deleted.
     pub version: String,
+    /// `NAMESPACE/LEASE:TERM`, which writes carry: see [`Context::led`].
+    pub(crate) fence: String,
 }
 
 /// Competes for the Lease and calls `run` each time it is won, until the context's shutdown fires.
@@ -161,7 +163,8 @@ async fn compete(context: &Context, elector: &mut Elector) -> Option<(Leadership
         match won {
             // An answer that took too long stands for a Lease that may have passed to another since.
             Ok(Ok(Some((term, version)))) if since.elapsed() < patience => {
-                let leadership = Leadership { shutdown: context.shutdown.clone(), term, version };
+                let fence = format!("{}/{}:{term}", elector.config.namespace, elector.config.name);
+                let leadership = Leadership { shutdown: context.shutdown.clone(), term, version, fence };
                 return Some((leadership, since));
             }
             Ok(Err(error)) => {

@@ -1,0 +1,221 @@
+//! A control loop that reads as a sentence: what it watches, which changes count, how it works, and what it does.
+//!
+//! - Nothing is worked on before every informer has synced.
+//! - A failed reconcile is logged and its key tried again with backoff; a success resets the backoff.
+//! - A panic in a reconcile is a failure of that key, not of the loop.
+//! - A reconcile does not start on a cache that is older than what this loop itself last wrote for the key.
+//! - Dropping the future that `run` returns stops every worker at its next await, as a crash would.
+
+pub mod when;
+
+#[cfg(test)]
+mod tests;
+mod wake;
+mod worker;
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+
+use crate::attempt::Attempt;
+use crate::cause::Cause;
+use crate::context::Context;
+use crate::error::Error;
+use crate::informer::{Change, Informer, Registration};
+use crate::key::Key;
+use crate::owner;
+use crate::queue::Queue;
+
+pub use wake::Waker;
+use worker::Worker;
+
+/// How long work in hand may go on after the shutdown.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What to do with a key after a reconcile that went well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Action {
+    requeue_after: Option<Duration>,
+}
+
+impl Action {
+    /// Nothing until something changes.
+    pub fn done() -> Self {
+        Action { requeue_after: None }
+    }
+
+    /// Look again after this time, changed or not.
+    pub fn requeue_after(delay: Duration) -> Self {
+        Action { requeue_after: Some(delay) }
+    }
+
+    pub fn delay(&self) -> Option<Duration> {
+        self.requeue_after
+    }
+}
+
+/// Brings one object's world to what its spec says. Must be idempotent: it runs again after every failure.
+pub trait Reconciler: Send + Sync + 'static {
+    fn reconcile(&self, key: &Key, attempt: &Attempt) -> impl Future<Output = Result<Action, Error>> + Send;
+}
+
+/// What a watched kind must be able to do.
+pub trait Watched:
+    Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+{
+}
+
+impl<K> Watched for K where
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+{
+}
+
+/// A loop under construction. See the crate's page for an example.
+pub struct Controller {
+    name: Arc<str>,
+    context: Arc<Context>,
+    workers: usize,
+    waker: Waker,
+    /// Group and kind of what the keys name, once `for_each` has said it.
+    subject: Option<(String, String)>,
+    synced: Vec<BoxFuture<'static, ()>>,
+    registrations: Vec<Registration>,
+}
+
+impl Controller {
+    pub fn new(name: impl Into<String>, context: &Context) -> Self {
+        let (name, queue) = (name.into(), Queue::default());
+        context.board.enter(&name, queue.clone());
+        Controller {
+            name: name.into(),
+            context: Arc::new(context.clone()),
+            workers: 1,
+            waker: Waker::new(queue),
+            subject: None,
+            synced: Vec::new(),
+            registrations: Vec::new(),
+        }
+    }
+
+    /// The kind whose objects are reconciled: every change that counts wakes the object itself.
+    pub fn for_each<K: Watched>(mut self, counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
+        self.subject = Some((K::group(&()).into_owned(), K::kind(&()).into_owned()));
+        self.watches(counts, |change| vec![change.key()])
+    }
+
+    /// A kind that the reconciled objects own: a change that counts wakes the owner, and the one before if it changed.
+    ///
+    /// Say [`Controller::for_each`] first; without it nobody is woken.
+    pub fn owns<K: Watched>(self, counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
+        let subject = self.subject.clone();
+        self.watches(counts, move |change: &Change<K>| {
+            let Some((group, kind)) = &subject else { return Vec::new() };
+            let states = [change.old(), Some(change.object())].into_iter().flatten();
+            let mut keys: Vec<Key> =
+                states.filter_map(|state| owner::controller_key_of(group, kind, state.meta())).collect();
+            keys.dedup();
+            keys
+        })
+    }
+
+    /// Any kind: every change that counts wakes the keys that the function makes of it.
+    pub fn watches<K: Watched>(
+        self,
+        counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
+        keys_of: impl Fn(&Change<K>) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        let informer = self.context.informers.of::<K>();
+        self.watch(&informer, move |change| if counts(change) { keys_of(change) } else { Vec::new() })
+    }
+
+    /// The same for an informer at hand: of a selection, or of another cluster.
+    pub fn watch<K: Watched>(
+        mut self,
+        informer: &Informer<K>,
+        keys_of: impl Fn(&Change<K>) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        let waker = self.waker.clone();
+        let registration = informer.on_change(move |change| {
+            for key in keys_of(change) {
+                waker.wake(key, Cause::of(change, None));
+            }
+        });
+        self.registrations.push(registration);
+        self.reads(informer)
+    }
+
+    /// The reconciler reads this informer: wait until it has synced.
+    pub fn reads<K>(mut self, informer: &Informer<K>) -> Self
+    where
+        K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    {
+        let informer = informer.clone();
+        self.synced.push(async move { informer.synced().await }.boxed());
+        self
+    }
+
+    /// How many keys are worked on at once.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// Nothing is worked on before this has come to pass.
+    pub fn after(mut self, event: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.synced.push(event.boxed());
+        self
+    }
+
+    /// Wakes keys of this loop, for handlers that know more than a key.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Works until the context's shutdown fires; what is in hand then is finished.
+    pub async fn run(self, reconciler: impl Reconciler) {
+        let Controller { name, context, workers, waker, subject, synced, registrations } = self;
+        let shutdown = context.shutdown.clone();
+        let _closing = Closing(waker.queue().clone());
+        tokio::select! {
+            biased;
+            _ = futures::future::join_all(synced) => {}
+            () = shutdown.fired() => return,
+        }
+        tracing::info!(controller = %name, workers, "informers synced; working");
+        let worker = Worker {
+            name: name.clone(),
+            subject: Arc::new(subject.unwrap_or_default()),
+            context,
+            waker: waker.clone(),
+            reconciler: Arc::new(reconciler),
+        };
+        let mut tasks = JoinSet::new();
+        for _ in 0..workers {
+            tasks.spawn(worker.clone().work());
+        }
+        shutdown.fired().await;
+        waker.queue().shut_down();
+        drop(registrations);
+        let finish = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, finish).await.is_err() {
+            tracing::warn!(controller = %name, "work in hand did not finish in time; dropped");
+        }
+    }
+}
+
+/// Shuts the queue down however the loop ends, so that no one adds to it or waits for it any more.
+struct Closing(Queue<Key>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.shut_down();
+    }
+}

@@ -1,0 +1,49 @@
+//! A loop must survive what its reconciler does.
+
+use std::sync::Mutex;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::*;
+use crate::reflector::Delta;
+use crate::shutdown::Shutdown;
+use crate::testing::scripted;
+use crate::{Clock, Random};
+
+struct Stumbling(Mutex<u32>, tokio::sync::mpsc::Sender<String>);
+
+impl Reconciler for Stumbling {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
+        let attempt = {
+            let mut attempts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *attempts += 1;
+            *attempts
+        };
+        match attempt {
+            1 => panic!("stumbled"),
+            2 => Err(Error::Invalid("not yet".into())),
+            _ => {
+                self.1.send(key.to_string()).await.unwrap();
+                Ok(Action::done())
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_and_an_error_cost_a_retry_and_a_shutdown_ends_the_loop() {
+    let client = scripted(|_, _, _| (404, serde_json::json!({"code": 404, "message": "", "reason": "NotFound"})));
+    let (trigger, shutdown) = Shutdown::new();
+    let context = Context::new(client, Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH), Random::seeded(1), shutdown);
+    let maps = Informer::<ConfigMap>::detached();
+    let (sender, mut done) = tokio::sync::mpsc::channel(1);
+    let controller = Controller::new("stumbling", &context).watch(&maps, |change| vec![change.key()]);
+    let running = tokio::spawn(controller.run(Stumbling(Mutex::new(0), sender)));
+    tokio::task::yield_now().await;
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("a".into());
+    maps.take(Delta::Replaced(vec![map]));
+    assert_eq!(done.recv().await.as_deref(), Some("a"));
+    trigger.fire();
+    running.await.unwrap();
+}

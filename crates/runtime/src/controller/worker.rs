@@ -1,0 +1,113 @@
+//! One worker: takes a key, calls the reconciler, and decides when the key is looked at again.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tracing::Instrument;
+
+use super::{Action, Reconciler, Waker};
+use crate::attempt::Attempt;
+use crate::cause::Cause;
+use crate::context::Context;
+use crate::error::{ApiError, Error};
+use crate::key::Key;
+
+/// So many conflicts in a row are nothing to tell people about.
+const EVERYDAY: u32 = 3;
+
+pub(super) struct Worker<R> {
+    pub(super) name: Arc<str>,
+    /// Group and kind of what the keys name; empty if the loop has not said it.
+    pub(super) subject: Arc<(String, String)>,
+    pub(super) context: Arc<Context>,
+    pub(super) waker: Waker,
+    pub(super) reconciler: Arc<R>,
+}
+
+impl<R> Clone for Worker<R> {
+    fn clone(&self) -> Self {
+        let Worker { name, subject, context, waker, reconciler } = self;
+        Worker {
+            name: name.clone(),
+            subject: subject.clone(),
+            context: context.clone(),
+            waker: waker.clone(),
+            reconciler: reconciler.clone(),
+        }
+    }
+}
+
+impl<R: Reconciler> Worker<R> {
+    pub(super) async fn work(self) {
+        while let Some(key) = self.waker.queue().get().await {
+            self.reconcile(&key).await;
+            self.waker.queue().done(&key);
+        }
+    }
+
+    async fn reconcile(&self, key: &Key) {
+        let queue = self.waker.queue();
+        let failures = queue.failures(key);
+        let mut causes = self.waker.take(key);
+        if causes.is_empty() {
+            causes.add(Cause::timer(&self.subject.0, &self.subject.1, key));
+        }
+        let attempt = Attempt::new(self.name.clone(), key.clone(), failures + 1, causes, self.context.clone());
+        let span = self.span(&attempt);
+        match self.attempt(&attempt).instrument(span.clone()).await {
+            Ok(action) => {
+                span.in_scope(|| tracing::debug!(written = ?attempt.written(), again = ?action.delay(), "reconciled"));
+                queue.forget(key);
+                if let Some(delay) = action.delay() {
+                    self.waker.add_after(key.clone(), delay);
+                }
+            }
+            Err(error) => {
+                span.in_scope(|| tell(&error, failures + 1));
+                self.waker.retry(key.clone(), &attempt.causes);
+            }
+        }
+    }
+
+    /// What every line that is logged inside the reconcile carries, at any level. The causes are put into words only if
+    /// somebody reads more than warnings.
+    fn span(&self, attempt: &Attempt) -> tracing::Span {
+        let span = tracing::error_span!(
+            "reconcile",
+            controller = %self.name,
+            kind = %self.subject.1,
+            namespace = %attempt.key.namespace,
+            name = %attempt.key.name,
+            attempt = attempt.number,
+            because = tracing::field::Empty,
+        );
+        if tracing::enabled!(tracing::Level::INFO) {
+            span.record("because", tracing::field::display(&attempt.causes));
+        }
+        span
+    }
+
+    async fn attempt(&self, attempt: &Arc<Attempt>) -> Result<Action, Error> {
+        let reconciling = attempt.scope(async { self.reconciler.reconcile(&attempt.key, attempt).await });
+        AssertUnwindSafe(reconciling)
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|panic| Err(Error::Panicked(message_of(panic.as_ref()))))
+    }
+}
+
+fn tell(error: &Error, failures: u32) {
+    match error {
+        // Someone wrote first, or the cache is behind: cured by looking again.
+        Error::Api(refused) if failures <= EVERYDAY && (refused.is_conflict() || refused.is_not_found()) => {
+            tracing::debug!(%error, failures, "the cache was behind");
+        }
+        _ => tracing::warn!(%error, failures, "reconcile failed; trying again"),
+    }
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
