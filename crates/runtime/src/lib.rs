@@ -46,6 +46,7 @@
 //! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
+//! - [`serve`]: health and metrics for those who watch the process
 
 pub mod context;
 mod moment;
@@ -76,6 +77,8 @@ pub mod write;
 pub mod events;
 
 pub mod leader;
+
+pub mod serve;
 
 #[cfg(test)]
 mod testing;
