@@ -30,7 +30,15 @@ async fn a_pod_of_a_deployment_has_a_story_that_begins_with_its_maker() {
         kubectl.until("get pods -o name --field-selector=status.phase=Running", |said| said.contains("pod/web-")).await;
     let story = eventually("the story of the Pod has every chapter", async || {
         let (code, told, complaint) = why(&place, &[pod.trim()]).await;
-        let chapters = ["created Pod default/web-", "bound Pod default/web-", "updated the status of Pod default/web-"];
+        let chapters = [
+            "created Deployment default/web\n",
+            " created ReplicaSet default/web-",
+            " because Deployment default/web was added",
+            " created Pod default/web-",
+            " because ReplicaSet default/web-",
+            " bound Pod default/web-",
+            " updated the status of Pod default/web-",
+        ];
         let whole = code == Some(0) && chapters.iter().all(|chapter| told.contains(chapter));
         if whole { Ok(told) } else { Err(format!("{told}{complaint}")) }
     })

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 const DEEPEST: usize = 3;
 const MOST: usize = 16;
+const LONGEST_KEY: usize = 128;
 
 /// The changed paths, separated by line ends; a list counts as a whole.
 pub(super) fn changed(old: &Value, new: &Value) -> String {
@@ -27,7 +28,7 @@ impl Found {
             if self.count == MOST {
                 return;
             }
-            if before == after || is_bookkeeping(path, key) {
+            if is_bookkeeping(path, key) || before == after {
                 continue;
             }
             path.push(key);
@@ -51,7 +52,11 @@ impl Found {
                 self.text.push('.');
             }
             // A key of a map may hold anything; a line end would make two paths of one.
-            self.text.extend(part.chars().take(128).map(|c| if c.is_control() { '?' } else { c }));
+            if part.len() <= LONGEST_KEY && !part.bytes().any(|byte| byte.is_ascii_control()) {
+                self.text.push_str(part);
+            } else {
+                self.text.extend(part.chars().take(LONGEST_KEY).map(|c| if c.is_control() { '?' } else { c }));
+            }
         }
     }
 }
