@@ -2,7 +2,77 @@
 
 use k8s_openapi::api::apps::v1::{DeploymentCondition, ReplicaSetCondition};
 use k8s_openapi::api::core::v1::{NamespaceCondition, NodeCondition, PodCondition};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+
+/// What a condition says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truth {
+    True,
+    False,
+    Unknown,
+}
+
+impl Truth {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Truth::True => "True",
+            Truth::False => "False",
+            Truth::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(value: bool) -> Self {
+        if value { Truth::True } else { Truth::False }
+    }
+}
+
+/// Which conditions a kind has: an enum of the operator's own, so that no two places spell one differently.
+pub trait ConditionType {
+    fn as_str(&self) -> &'static str;
+}
+
+/// Writes conditions about one generation of an object, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    pub generation: Option<i64>,
+    pub now: jiff::Timestamp,
+}
+
+impl Report {
+    /// Of the object as it was read, now.
+    pub fn on(meta: &ObjectMeta, now: jiff::Timestamp) -> Self {
+        Report { generation: meta.generation, now }
+    }
+
+    /// Says what holds. The transition time moves only if the truth does; true if anything is not what it was.
+    pub fn set(
+        &self,
+        conditions: &mut Vec<Condition>,
+        kind: impl ConditionType,
+        truth: impl Into<Truth>,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> bool {
+        let before = find(conditions, kind.as_str()).cloned();
+        let condition = Condition {
+            type_: kind.as_str().to_owned(),
+            status: truth.into().as_str().to_owned(),
+            reason: reason.to_owned(),
+            message: message.into(),
+            observed_generation: self.generation,
+            last_transition_time: whole_seconds(self.now),
+        };
+        set(conditions, condition);
+        before.as_ref() != find(conditions, kind.as_str())
+    }
+}
+
+/// The API keeps whole seconds; what is compared with an answer must have no more.
+fn whole_seconds(now: jiff::Timestamp) -> Time {
+    Time(jiff::Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
 
 /// What all condition types of the API have in common.
 pub trait AnyCondition: Clone + PartialEq {
@@ -93,6 +163,25 @@ impl AnyCondition for Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_on_a_new_generation_does_not_claim_a_transition() {
+        struct Ready;
+        impl ConditionType for Ready {
+            fn as_str(&self) -> &'static str {
+                "Ready"
+            }
+        }
+        let at = |second| jiff::Timestamp::from_second(second).unwrap();
+        let mut conditions = Vec::new();
+        let first = Report { generation: Some(1), now: at(1) };
+        assert!(first.set(&mut conditions, Ready, true, "Up", "it is up"));
+        assert!(!Report { now: at(2), ..first }.set(&mut conditions, Ready, true, "Up", "it is up"));
+        assert!(Report { generation: Some(2), now: at(3) }.set(&mut conditions, Ready, true, "Up", "it is up"));
+        assert_eq!((conditions[0].observed_generation, conditions[0].last_transition_time.0), (Some(2), at(1)));
+        assert!(Report { generation: Some(2), now: at(4) }.set(&mut conditions, Ready, Truth::Unknown, "Lost", ""));
+        assert_eq!(conditions[0].last_transition_time.0, at(4));
+    }
 
     #[test]
     fn the_time_of_a_transition_is_not_the_time_of_a_report() {

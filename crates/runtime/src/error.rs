@@ -9,6 +9,12 @@ pub enum Error {
     /// The object cannot be worked with as it stands.
     #[error("{0}")]
     Invalid(String),
+    /// The cache shows what is no longer so; the next attempt looks again.
+    #[error("the cache is behind the server")]
+    Stale,
+    /// Something outside the cluster failed.
+    #[error("{0}")]
+    Outside(String),
     /// The reconciler panicked; the loop goes on.
     #[error("the reconciler panicked: {0}")]
     Panicked(String),

@@ -43,7 +43,7 @@
 //! - [`controller`]: workers that reconcile keys; [`board`]: what they have to do
 //! - [`cause`], [`attempt`]: why a reconcile runs, and what it is given
 //! - [`error`]: what can go wrong in a reconcile
-//! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`write`], [`discovery`]: what reconcilers are made of
+//! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
 //! - [`serve`]: health and metrics for those who watch the process; [`webhook`]: admission, with certificates of its own
@@ -71,7 +71,9 @@ pub mod batch;
 pub mod conditions;
 pub mod discovery;
 pub mod expectations;
+pub mod finalizer;
 pub mod owner;
+pub mod status;
 pub mod write;
 
 pub mod events;
@@ -93,6 +95,7 @@ pub use controller::{Action, Controller, Reconciler, Waker, when};
 pub use error::{ApiError, Error};
 pub use events::Recorder;
 pub use expectations::Expectations;
+pub use finalizer::{Finalizer, Guard, Held};
 pub use informer::{Change, Informer, Informers, Registration};
 pub use key::Key;
 pub use leader::{LeaderConfig, Leadership, lead};
@@ -100,3 +103,4 @@ pub use pintle_meta::{Clock, Random};
 pub use queue::Queue;
 pub use reflector::Selection;
 pub use shutdown::{Shutdown, Trigger};
+pub use status::Status;

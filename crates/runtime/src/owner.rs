@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
+use kube::api::{DeleteParams, Preconditions};
 use kube::core::{Selector, SelectorExt};
 use serde_json::{Value, json};
 
@@ -42,6 +43,32 @@ pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerRe
         controller: Some(true),
         block_owner_deletion: Some(true),
     }
+}
+
+/// A reference that says: this object goes when the other does, and is managed by someone else or nobody.
+pub fn dependent_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
+    OwnerReference { controller: None, block_owner_deletion: None, ..controller_reference(owner) }
+}
+
+/// What becomes of the objects that the deleted one owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cascade {
+    /// They go first; the owner stays until they are gone.
+    Foreground,
+    /// The owner goes at once, they go afterwards.
+    Background,
+    /// They stay, and are nobody's.
+    Orphan,
+}
+
+/// How to delete exactly this object, and not a successor of the same name.
+pub fn deletion_of(meta: &ObjectMeta, cascade: Cascade) -> DeleteParams {
+    let policy = match cascade {
+        Cascade::Foreground => DeleteParams::foreground(),
+        Cascade::Background => DeleteParams::background(),
+        Cascade::Orphan => DeleteParams::orphan(),
+    };
+    policy.preconditions(Preconditions { uid: meta.uid.clone(), resource_version: None })
 }
 
 /// What a controller does with an object it has found.

@@ -5,7 +5,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -14,6 +15,9 @@ use crate::error::ApiError;
 /// How often a conflicting change is tried.
 const ATTEMPTS: u32 = 5;
 
+/// What lies between two tries.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Runs a read-change-write until no one else has written in between, five times at most.
 pub async fn retry_on_conflict<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, kube::Error>
 where
@@ -21,7 +25,26 @@ where
 {
     for _ in 1..ATTEMPTS {
         match attempt().await {
-            Err(error) if error.is_conflict() => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(error) if error.is_conflict() => tokio::time::sleep(PAUSE).await,
+            other => return other,
+        }
+    }
+    attempt().await
+}
+
+/// Reads an object, changes it and writes it back, again and again while others write in between.
+pub async fn update<K>(api: &Api<K>, name: &str, mut change: impl FnMut(&mut K)) -> Result<K, kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned + Serialize,
+{
+    let mut attempt = async || {
+        let mut object = api.get(name).await?;
+        change(&mut object);
+        api.replace(name, &PostParams::default(), &object).await
+    };
+    for _ in 1..ATTEMPTS {
+        match attempt().await {
+            Err(error) if error.is_conflict() => tokio::time::sleep(PAUSE).await,
             other => return other,
         }
     }
@@ -41,13 +64,12 @@ pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
 }
 
 /// Puts a finalizer on an object; a conflict means that the object has changed and must be looked at again.
-pub async fn add_finalizer<K>(api: &Api<K>, meta: &ObjectMeta, finalizer: &str) -> Result<(), kube::Error>
+///
+/// [`Finalizer`](crate::Finalizer) is the same with the rest of what a finalizer needs.
+pub async fn add_finalizer<K>(api: &Api<K>, meta: &ObjectMeta, finalizer: &str) -> Result<K, kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    if has_finalizer(meta, finalizer) {
-        return Ok(());
-    }
     let mut finalizers = meta.finalizers.clone().unwrap_or_default();
     finalizers.push(finalizer.to_owned());
     write_finalizers(api, meta, finalizers).await
@@ -62,10 +84,10 @@ where
         return Ok(());
     }
     let rest = meta.finalizers.iter().flatten().filter(|present| *present != finalizer).cloned().collect();
-    write_finalizers(api, meta, rest).await
+    write_finalizers(api, meta, rest).await.map(drop)
 }
 
-async fn write_finalizers<K>(api: &Api<K>, meta: &ObjectMeta, finalizers: Vec<String>) -> Result<(), kube::Error>
+async fn write_finalizers<K>(api: &Api<K>, meta: &ObjectMeta, finalizers: Vec<String>) -> Result<K, kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -75,6 +97,5 @@ where
         "uid": meta.uid,
         "finalizers": finalizers,
     }});
-    api.patch(meta.name.as_deref().unwrap_or_default(), &PatchParams::default(), &Patch::Merge(patch)).await?;
-    Ok(())
+    api.patch(meta.name.as_deref().unwrap_or_default(), &PatchParams::default(), &Patch::Merge(patch)).await
 }

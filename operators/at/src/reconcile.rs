@@ -1,97 +1,247 @@
-//! Doing what the plan says: one Pod with a name that only this At can have, so that it can never run twice.
+//! Doing what the plan says. Each write can be the last before a crash; the next process goes on from what is there.
+//!
+//! - The Pod's name is made of the At's UID, so that there cannot be two, and a successor At has another.
+//! - The Pod carries a finalizer of ours: it cannot vanish before its end is written down, so that a Pod which is not
+//!   there was never started.
+//! - The At carries a finalizer of ours: it cannot vanish before its record in the cloud is released.
 
-use crate::plan::{Run, Step, step};
-use crate::types::{At, AtStatus};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Client, Resource, ResourceExt};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Resource, ResourceExt};
+use pintle_runtime::conditions::{Report, Truth};
+use pintle_runtime::error::ignore_not_found;
 use pintle_runtime::{
-    Action, ApiError, Attempt, Clock, Context, Controller, Error, Informer, Key, Reconciler, Recorder, owner,
+    Action, ApiError, Attempt, Context, Controller, Error, Finalizer, Guard, Held, Informer, Key, Reconciler, Recorder,
+    Status, owner, when, write,
 };
-use serde_json::json;
+
+use crate::cloud::Cloud;
+use crate::plan::{self, Run, Step, step};
+use crate::types::{At, AtStatus, Holds, Outcome, Phase};
+
+/// On an At: its record in the cloud is not released yet.
+const RECORD: Finalizer = Finalizer("cnat.programming-kubernetes.info/record");
+
+/// On a Pod: its end is not written down yet.
+const UNTOLD: &str = "cnat.programming-kubernetes.info/untold";
 
 /// Runs the operator until its context's shutdown fires.
-pub async fn run(context: Context) {
-    let (ats, pods) = (context.informers.of::<At>(), context.informers.of::<Pod>());
-    let reconciler = AtReconciler {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
+pub async fn run(context: Context, cloud: Cloud) {
+    let reconciler = Ats {
         recorder: context.recorder("at-operator"),
-        ats: ats.clone(),
+        ats: context.informers.of(),
+        pods: context.informers.of(),
+        cloud,
     };
     Controller::new("at", &context)
+        .for_each::<At>(when::spec)
+        .owns::<Pod>(when::anything)
         .workers(2)
-        .watch(&ats, |change| vec![change.key()])
-        .watch(&pods, |change| owner::controller_key::<At>(&change.object().metadata).into_iter().collect())
         .run(reconciler)
         .await;
 }
 
-struct AtReconciler {
-    client: Client,
-    clock: Clock,
+struct Ats {
     recorder: Recorder,
     ats: Informer<At>,
+    pods: Informer<Pod>,
+    cloud: Cloud,
 }
 
-impl Reconciler for AtReconciler {
-    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
+impl Reconciler for Ats {
+    async fn reconcile(&self, key: &Key, attempt: &Attempt) -> Result<Action, Error> {
         let Some(at) = self.ats.get(key) else { return Ok(Action::done()) };
-        if at.meta().deletion_timestamp.is_some() {
-            return Ok(Action::done());
-        }
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
-        // Asked of the server, not of the cache: a Pod that was just started may not have come back yet.
-        let run = match pods.get_opt(&pod_name(&at)).await? {
-            Some(pod) if owner::is_controlled_by(&pod.metadata, at.meta().uid.as_deref()) => state(&pod),
-            _ => Run::Absent,
-        };
-        match step(&at, run, self.clock.now()) {
-            Step::Rest => Ok(Action::done()),
-            Step::Wait(time) => Ok(Action::requeue_after(time)),
-            Step::StartPod => {
-                match pods.create(&PostParams::default(), &pod_for(&at)?).await {
-                    Err(error) if !error.is_already_exists() => return Err(error.into()),
-                    _ => {}
+        let api = attempt.api();
+        let pod = self.pod_of(&at);
+        match RECORD.guard(&api, &at).await? {
+            Guard::Held(at) => {
+                let mut status = Status::of(&*at);
+                let outcome = self.bring_about(&at, pod.as_deref(), &mut status, attempt).await;
+                let before = at.status.as_ref().and_then(|status| status.phase);
+                let after = status.phase;
+                let action = status.leave(&api, outcome).await?;
+                if before != after {
+                    self.announce(&at, after);
                 }
-                let status = AtStatus { phase: Some(crate::types::Phase::Running), message: "the command runs".into() };
-                self.record(&at, status).await
+                // Only now: the end of the Pod is written down.
+                if after == Some(Phase::Done) {
+                    let_go(pod.as_deref(), attempt).await?;
+                }
+                Ok(action)
             }
-            Step::Record(status) => self.record(&at, status).await,
+            Guard::Release(at) => {
+                if let Err(away) = self.cloud.release(&at) {
+                    self.recorder.warning(&*at, "ReleaseFailed", away.to_string());
+                    return Err(Error::Outside(away.to_string()));
+                }
+                // Nobody will read what came of it. The garbage collector deletes it with its owner.
+                let_go(pod.as_deref(), attempt).await?;
+                at.done().await?;
+                Ok(Action::done())
+            }
+            Guard::Released => Ok(Action::done()),
         }
     }
 }
 
-impl AtReconciler {
-    async fn record(&self, at: &At, status: AtStatus) -> Result<Action, Error> {
-        let api: Api<At> = Api::namespaced(self.client.clone(), &at.namespace().unwrap_or_default());
-        // The version guards the transition: from one state there is one step.
-        let patch = json!({"metadata": {"resourceVersion": at.resource_version()}, "status": status});
-        api.patch_status(&at.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
-        self.recorder.normal(at, "Phase", &status.message);
+impl Ats {
+    async fn bring_about(
+        &self,
+        at: &Held<At>,
+        pod: Option<&Pod>,
+        status: &mut AtStatus,
+        attempt: &Attempt,
+    ) -> Result<Action, Error> {
+        let report = Report::on(at.meta(), attempt.now());
+        let edited = status.observed_generation.is_some() && status.observed_generation != at.meta().generation;
+        if edited && status.phase != Some(Phase::Pending) {
+            self.recorder.warning(&**at, "EditIgnored", "it has been started; edits change nothing any more");
+        }
+        status.observed_generation = at.meta().generation;
+        let step = step(at, plan::run_of(pod), attempt.now());
+        if !matches!(step, Step::Rest) {
+            status.phase.get_or_insert(Phase::Pending);
+            self.reserve(at, status, report)?;
+        }
+        match step {
+            Step::Refuse => {
+                let message = format!("{:?} is not a time such as 2026-11-15T21:37:00Z", at.spec.schedule);
+                if report.set(&mut status.conditions, Holds::Scheduled, false, "InvalidSchedule", &message) {
+                    self.recorder.warning(&**at, "InvalidSchedule", message);
+                }
+            }
+            Step::Wait(time) => {
+                let message = format!("runs at {}", at.spec.schedule);
+                report.set(&mut status.conditions, Holds::Scheduled, true, "TimeKnown", message);
+                return Ok(Action::requeue_after(time));
+            }
+            Step::Start => {
+                report.set(&mut status.conditions, Holds::Scheduled, true, "TimeHasCome", "its time has come");
+                self.start(at, attempt).await?;
+                (status.phase, status.pod) = (Some(Phase::Running), pod_name(at));
+            }
+            Step::Watch => (status.phase, status.pod) = (Some(Phase::Running), pod_name(at)),
+            Step::Finish(outcome) => {
+                if pod.is_none() && attempt.api::<Pod>().get_opt(&pod_name(at)).await?.is_some() {
+                    return Err(Error::Stale);
+                }
+                (status.phase, status.pod, status.result) = (Some(Phase::Done), pod_name(at), Some(outcome));
+                let message = match outcome {
+                    Outcome::Succeeded => "every container succeeded",
+                    Outcome::Failed => "a container failed",
+                    Outcome::Deleted => "the Pod was deleted before it ended",
+                };
+                report.set(&mut status.conditions, Holds::Complete, true, reason_of(outcome), message);
+            }
+            Step::Rest => {}
+        }
         Ok(Action::done())
+    }
+
+    /// Books the record, again and again while the cloud is away: nothing runs without it.
+    fn reserve(&self, at: &Held<At>, status: &mut AtStatus, report: Report) -> Result<(), Error> {
+        match self.cloud.reserve(at) {
+            Ok(()) => {
+                report.set(&mut status.conditions, Holds::Reserved, true, "Booked", "the cloud has a record");
+                Ok(())
+            }
+            Err(away) => {
+                let message = away.to_string();
+                if report.set(&mut status.conditions, Holds::Reserved, Truth::Unknown, "CloudAway", &message) {
+                    self.recorder.warning(&**at, "CloudAway", &message);
+                }
+                Err(Error::Outside(message))
+            }
+        }
+    }
+
+    /// Starts the Pod unless it was started. Asks the server first: a cache may show an At as it was before it was done.
+    async fn start(&self, at: &Held<At>, attempt: &Attempt) -> Result<(), Error> {
+        let latest = attempt.api::<At>().get(&at.name_any()).await?;
+        let is_same = latest.uid() == at.uid() && latest.meta().deletion_timestamp.is_none();
+        if !is_same || !matches!(step(&latest, Run::Absent, attempt.now()), Step::Start) {
+            return Err(Error::Stale);
+        }
+        let pods = attempt.api::<Pod>();
+        match pods.create(&PostParams::default(), &pod_for(at)).await {
+            Err(error) if error.is_already_exists() => {
+                let present = pods.get(&pod_name(at)).await?;
+                match owner::is_controlled_by(&present.metadata, at.meta().uid.as_deref()) {
+                    true => Ok(()),
+                    false => Err(Error::Invalid(format!("Pod {} is not this At's; delete it", pod_name(at)))),
+                }
+            }
+            other => other.map(drop).map_err(Error::from),
+        }
+    }
+
+    /// The one Pod that this At has, if it is there.
+    fn pod_of(&self, at: &At) -> Option<Arc<Pod>> {
+        let key = Key::new(at.namespace().unwrap_or_default(), pod_name(at));
+        self.pods.get(&key).filter(|pod| owner::is_controlled_by(&pod.metadata, at.meta().uid.as_deref()))
+    }
+
+    fn announce(&self, at: &At, phase: Option<Phase>) {
+        match phase {
+            Some(Phase::Pending) => self.recorder.normal(at, "Pending", format!("runs at {}", at.spec.schedule)),
+            Some(Phase::Running) => {
+                let message = format!("Pod {} was started; it was due at {}", pod_name(at), at.spec.schedule);
+                self.recorder.normal(at, "Running", message);
+            }
+            Some(Phase::Done) => self.recorder.normal(at, "Done", format!("Pod {} has ended", pod_name(at))),
+            None => {}
+        }
+    }
+}
+
+/// Takes our finalizer off the Pod.
+async fn let_go(pod: Option<&Pod>, attempt: &Attempt) -> Result<(), Error> {
+    if let Some(pod) = pod {
+        ignore_not_found(write::remove_finalizer(&attempt.api::<Pod>(), &pod.metadata, UNTOLD).await)?;
+    }
+    Ok(())
+}
+
+fn reason_of(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Succeeded => "Succeeded",
+        Outcome::Failed => "Failed",
+        Outcome::Deleted => "Deleted",
     }
 }
 
 fn pod_name(at: &At) -> String {
-    format!("{}-at-{}", at.name_any(), at.uid().unwrap_or_default().split('-').next().unwrap_or_default())
+    let uid = at.uid().unwrap_or_default();
+    // The name stays recognisable and within 63 characters; the first block of a UID tells two lives of a name apart.
+    let name: String = at.name_any().chars().take(50).collect();
+    let name = name.trim_end_matches(['-', '.']);
+    format!("{name}-{}", uid.split('-').next().unwrap_or_default())
 }
 
-fn state(pod: &Pod) -> Run {
-    match pod.status.as_ref().and_then(|s| s.phase.as_deref()) {
-        Some("Succeeded") => Run::Succeeded,
-        Some("Failed") => Run::Failed,
-        _ => Run::Unfinished,
-    }
-}
-
-fn pod_for(at: &At) -> Result<Pod, Error> {
-    let pod = json!({
-        "metadata": {
-            "name": pod_name(at), "namespace": at.namespace(), "annotations": at.annotations(),
-            "ownerReferences": [owner::controller_reference(at)],
+fn pod_for(at: &At) -> Pod {
+    let short = || Container {
+        name: "command".to_owned(),
+        image: Some("busybox".to_owned()),
+        command: Some(["sh", "-c", &at.spec.command].map(str::to_owned).to_vec()),
+        ..Container::default()
+    };
+    // What kubectl notes on the At is about the At.
+    let is_own = |name: &String| !name.starts_with("kubectl.kubernetes.io/");
+    let annotations = at.annotations().clone().into_iter().filter(|(name, _)| is_own(name));
+    let containers = if at.spec.containers.is_empty() { vec![short()] } else { at.spec.containers.clone() };
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(pod_name(at)),
+            namespace: at.namespace(),
+            labels: Some([("cnat.programming-kubernetes.info/at".to_owned(), at.name_any())].into()),
+            annotations: Some(annotations.collect()),
+            owner_references: Some(vec![owner::controller_reference(at)]),
+            finalizers: Some(vec![UNTOLD.to_owned()]),
+            ..ObjectMeta::default()
         },
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "command", "image": "busybox", "command": ["sh", "-c", at.spec.command]}]},
-    });
-    serde_json::from_value(pod).map_err(|error| Error::Invalid(error.to_string()))
+        spec: Some(PodSpec { containers, restart_policy: Some("Never".to_owned()), ..PodSpec::default() }),
+        ..Pod::default()
+    }
 }

@@ -103,6 +103,7 @@ fn tell(error: &Error, failures: u32) {
         Error::Api(refused) if failures <= EVERYDAY && (refused.is_conflict() || refused.is_not_found()) => {
             tracing::debug!(%error, failures, "the cache was behind");
         }
+        Error::Stale => tracing::debug!(failures, "the cache was behind"),
         _ => tracing::warn!(%error, failures, "reconcile failed; trying again"),
     }
 }
