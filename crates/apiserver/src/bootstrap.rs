@@ -5,7 +5,7 @@ use crate::authn::User;
 use crate::authz::bootstrap as roles;
 use crate::catalogue::Resource;
 use crate::codec;
-use crate::registry::Write;
+use crate::registry::{Origin, Write};
 use crate::resources::core::service::KUBERNETES_ADDRESS;
 use pintle_meta::{Status, object};
 use pintle_store::{CommitError, Expect, Op, Txn};
@@ -84,7 +84,9 @@ async fn add(server: &ApiServer, txn: &mut Txn, mut value: Value) -> Result<(), 
         return Ok(());
     }
     let user = User::internal("system:apiserver");
-    let write = Write { resource, namespace: "", subresource: "", user: &user, manager: "apiserver", dry_run: false };
+    let origin = Origin::own("create");
+    let write =
+        Write { resource, namespace: "", subresource: "", user: &user, manager: "apiserver", dry_run: false, origin };
     resource.default(&mut value);
     registry.dress_new(&write, &mut value);
     txn.checks.push((key.clone(), Expect::Absent));

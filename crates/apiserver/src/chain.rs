@@ -1,7 +1,7 @@
 //! The order in which every request passes every filter, in one place.
 //!
 //! ```text
-//! guard (panics, metrics) → parse → authenticate → authorize → serve or verbs → warnings
+//! guard (panics, metrics) → parse → authenticate → authorize → fence → serve or verbs → warnings
 //! ```
 
 use crate::ApiServer;
@@ -9,6 +9,7 @@ use crate::authn::{self, User};
 use crate::authz::Attributes;
 use crate::body::Body;
 use crate::exchange::Exchange;
+use crate::fence::Fence;
 use crate::request::{Query, Request, Target};
 use crate::response::{self, Wanted};
 use crate::{serve, verbs};
@@ -62,13 +63,16 @@ impl ApiServer {
                 Ok(response::text(404, "404 page not found\n"))
             };
         };
+        let fence = Fence::check(self, &user, target.verb, &request.headers).await?;
         let mut exchange = Exchange {
+            verb: target.verb,
             resource: resource.clone(),
             path,
             query,
             headers: request.headers,
             body: request.body,
             user,
+            fence,
             wanted: wanted?,
             warnings: Vec::new(),
         };

@@ -2,8 +2,10 @@
 
 use crate::authn::User;
 use crate::catalogue::Resource;
+use crate::causes;
+use crate::fence::Fence;
 use crate::incoming::FieldValidation;
-use crate::registry::{Registry, Write};
+use crate::registry::{Origin, Registry, Write};
 use crate::request::{Query, ResourcePath};
 use crate::response::Wanted;
 use bytes::Bytes;
@@ -13,12 +15,15 @@ use serde_json::Value;
 use std::sync::Arc;
 
 pub struct Exchange {
+    pub verb: &'static str,
     pub path: ResourcePath,
     pub resource: Arc<Resource>,
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Bytes,
     pub user: User,
+    /// Under which Lease the writer believes to act.
+    pub fence: Option<Fence>,
     pub wanted: Wanted,
     pub warnings: Vec<String>,
 }
@@ -51,6 +56,7 @@ impl Exchange {
             user: &self.user,
             manager,
             dry_run: self.query.dry_run()?,
+            origin: Origin { verb: self.verb, cause: self.headers.get(causes::HEADER), fence: self.fence.as_ref() },
         })
     }
 

@@ -11,7 +11,8 @@
 //! - [`exchange`], [`verbs`], [`subresources`]: one file a verb
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
-//! - [`registry`]: any kind, created, changed and deleted
+//! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
+//! - [`causes`]: why each write of late happened
 //! - [`strategy`], [`resources`]: what is special about a kind
 //! - [`catalogue`], [`custom`]: what is served, built-in and custom
 //! - [`codec`]: objects as bytes; [`response`], [`table`], [`jsonpath`]: answers as clients like them
@@ -25,11 +26,13 @@ pub mod authz;
 pub mod body;
 pub mod bootstrap;
 pub mod catalogue;
+pub mod causes;
 pub mod chain;
 pub mod client;
 pub mod codec;
 pub mod custom;
 pub mod exchange;
+pub mod fence;
 pub mod follow;
 pub mod incoming;
 pub mod jsonpath;
@@ -50,6 +53,7 @@ use arc_swap::ArcSwap;
 use authn::Tokens;
 use authz::Authorizer;
 use catalogue::Catalogue;
+use causes::Causes;
 use custom::CustomResources;
 use pintle_meta::{Clock, Random};
 use pintle_store::Store;
@@ -110,6 +114,7 @@ impl ApiServer {
                 random,
                 catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
                 admission: Admission { authorizer },
+                causes: Causes::default(),
             },
             metrics: serve::metrics::Metrics::default(),
             address: OnceLock::new(),
@@ -126,6 +131,7 @@ impl ApiServer {
 
     async fn expire(&self) {
         while self.pause(EXPIRY_EVERY).await {
+            self.registry.causes.expire(self.registry.clock.now());
             if let Err(error) = self.registry.store.expire(self.registry.clock.now_millis()).await {
                 tracing::warn!(%error, "expired keys could not be removed");
             }

@@ -15,9 +15,12 @@ pub use update::Change;
 use crate::admission::Admission;
 use crate::authn::User;
 use crate::catalogue::{Catalogue, Resource};
+use crate::causes::Causes;
 use crate::codec;
+use crate::fence::Fence;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::HeaderValue;
 use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::names::join_api_version;
 use pintle_meta::{Clock, Random, Status, object};
@@ -32,6 +35,8 @@ pub struct Registry {
     pub random: Random,
     pub catalogue: ArcSwap<Catalogue>,
     pub admission: Admission,
+    /// Why each write of late happened.
+    pub causes: Causes,
 }
 
 /// The circumstances of a write.
@@ -43,6 +48,23 @@ pub struct Write<'a> {
     /// Who owns the fields that this write sets.
     pub manager: &'a str,
     pub dry_run: bool,
+    pub origin: Origin<'a>,
+}
+
+/// How a write was asked for, and on what condition.
+#[derive(Clone, Copy, Default)]
+pub struct Origin<'a> {
+    pub verb: &'static str,
+    /// Why, in the writer's words.
+    pub cause: Option<&'a HeaderValue>,
+    pub fence: Option<&'a Fence>,
+}
+
+impl Origin<'_> {
+    /// A write of the server itself.
+    pub fn own(verb: &'static str) -> Self {
+        Origin { verb, ..Origin::default() }
+    }
 }
 
 /// What a write left behind.
@@ -200,11 +222,25 @@ impl Registry {
         }
     }
 
-    async fn commit(&self, resource: &Resource, mut txn: Txn) -> Result<Committed, CommitError> {
-        if resource.strategy.is_ephemeral() {
+    /// The one place where writes of objects commit. `before` and `after` are the object on both sides of the write.
+    async fn commit(
+        &self,
+        write: &Write<'_>,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        mut txn: Txn,
+    ) -> Result<Result<Committed, CommitError>, Status> {
+        if write.resource.strategy.is_ephemeral() {
             txn.durability = Durability::Relaxed;
         }
-        self.store.commit(txn).await
+        let committed = match write.origin.fence {
+            Some(fence) => fence.commit(self, txn).await?,
+            None => self.store.commit(txn).await,
+        };
+        if let Ok(committed) = &committed {
+            self.causes.note(write, before, after, committed.revision, self.clock.now());
+        }
+        Ok(committed)
     }
 
     /// When an object written now expires, in the store's form.

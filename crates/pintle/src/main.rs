@@ -6,6 +6,7 @@ mod plane;
 mod snapshot;
 mod store;
 mod up;
+mod why;
 
 use clap::{Parser, Subcommand};
 use std::io::IsTerminal;
@@ -28,6 +29,8 @@ enum Command {
     Up(up::Flags),
     /// Save, restore and look into copies of the store.
     Snapshot(snapshot::Flags),
+    /// Tell how an object came to be as it is: who wrote it, and why.
+    Why(why::Flags),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Up(flags) => up::run(flags).map_err(|failure| (failure.to_string(), failure.code())),
         Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::Why(flags) => why::run(flags).map_err(|failure| (failure.to_string(), 2)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

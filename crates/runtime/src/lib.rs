@@ -46,6 +46,7 @@
 //! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
+//! - [`serve`]: health and metrics for those who watch the process; [`webhook`]: admission, with certificates of its own
 
 pub mod context;
 mod moment;
@@ -78,6 +79,9 @@ pub mod write;
 pub mod events;
 
 pub mod leader;
+
+pub mod serve;
+pub mod webhook;
 
 #[cfg(test)]
 mod testing;

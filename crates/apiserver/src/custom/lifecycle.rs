@@ -4,7 +4,7 @@ use super::PREFIX;
 use crate::ApiServer;
 use crate::authn::User;
 use crate::codec;
-use crate::registry::{Change, DeleteOptions, Registry, Write, names_of};
+use crate::registry::{Change, DeleteOptions, Origin, Registry, Write, names_of};
 use pintle_meta::{Status, object};
 use pintle_store::Range;
 use serde_json::{Value, json};
@@ -128,8 +128,16 @@ async fn remove_objects(server: &ApiServer, definition: &Value) -> Result<(), St
         let mut held = 0;
         for entry in &page.entries {
             let (namespace, name) = names_of(resource, &entry.key);
-            let write =
-                Write { resource, namespace, subresource: "", user: &user, manager: "apiserver", dry_run: false };
+            let origin = Origin::own("delete");
+            let write = Write {
+                resource,
+                namespace,
+                subresource: "",
+                user: &user,
+                manager: "apiserver",
+                dry_run: false,
+                origin,
+            };
             match server.registry.delete(&write, name, &DeleteOptions::default()).await {
                 Ok((_, gone)) => held += usize::from(!gone),
                 Err(status) if status.code == 404 => {}
@@ -166,7 +174,9 @@ async fn change(
         .get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         .ok_or_else(Status::no_such_resource)?;
     let user = User::internal("system:apiserver");
-    let write = Write { resource, namespace: "", subresource, user: &user, manager: "kube-apiserver", dry_run: false };
+    let origin = Origin::own("update");
+    let write =
+        Write { resource, namespace: "", subresource, user: &user, manager: "kube-apiserver", dry_run: false, origin };
     let name = object::name(definition);
     let result = server
         .registry

@@ -109,7 +109,7 @@ impl Registry {
             }
             // An address that is taken is the first thing to hear of: a name comes after.
             txn.checks.rotate_left(1);
-            match self.commit(resource, txn).await {
+            match self.commit(write, None, Some(&object), txn).await? {
                 Ok(committed) => {
                     let entry = committed
                         .entries

@@ -110,7 +110,7 @@ impl Registry {
                 ops: vec![Op::Put { key: key.clone(), value: codec::encode(&object), expires_at: entry.expires_at }],
                 ..Txn::default()
             };
-            match self.commit(resource, txn).await {
+            match self.commit(write, Some(&old), Some(&object), txn).await? {
                 Ok(committed) => {
                     let stored = committed.entries.into_iter().next().flatten();
                     return Ok((Written::Stored(stored.ok_or_else(|| Status::internal("nothing stored"))?), false));
@@ -172,7 +172,7 @@ impl Registry {
             ..Txn::default()
         };
         txn.ops.extend(write.resource.strategy.claims(object).iter().map(|c| Op::Delete { key: c.as_str().into() }));
-        match self.commit(write.resource, txn).await {
+        match self.commit(write, Some(object), None, txn).await? {
             Ok(_) => Ok(true),
             Err(CommitError::Conflict { .. }) => Ok(false),
             Err(error) => Err(commit_error(error)),

@@ -170,7 +170,7 @@ impl Registry {
                 self.claim(&mut txn, claim, key);
             }
             txn.ops.extend(held.iter().filter(|c| !holds.contains(c)).map(|c| Op::Delete { key: c.as_str().into() }));
-            match self.commit(resource, txn).await {
+            match self.commit(write, Some(old), Some(&object), txn).await? {
                 Ok(committed) => {
                     let stored = committed.entries.into_iter().next().flatten();
                     let stored = stored.ok_or_else(|| Status::internal("nothing stored"))?;

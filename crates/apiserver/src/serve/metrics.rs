@@ -30,6 +30,9 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<VerbLabels, Histogram>,
     revision: Gauge,
+    causes: Gauge,
+    cause_bytes: Gauge,
+    dropped_causes: Gauge,
 }
 
 impl Default for Metrics {
@@ -40,10 +43,14 @@ impl Default for Metrics {
             Histogram::new(exponential_buckets(0.0001, 2.0, 18))
         });
         let revision = Gauge::default();
+        let (causes, cause_bytes, dropped_causes) = (Gauge::default(), Gauge::default(), Gauge::default());
         registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
         registry.register("apiserver_request_duration_seconds", "Time until the answer began", durations.clone());
         registry.register("pintle_store_revision", "The store's newest revision", revision.clone());
-        Metrics { registry, requests, durations, revision }
+        registry.register("pintle_causes", "Writes whose causes are kept", causes.clone());
+        registry.register("pintle_causes_bytes", "Memory of the kept causes", cause_bytes.clone());
+        registry.register("pintle_causes_dropped", "Cause headers that could not be read", dropped_causes.clone());
+        Metrics { registry, requests, durations, revision, causes, cause_bytes, dropped_causes }
     }
 }
 
@@ -56,7 +63,13 @@ impl Metrics {
 }
 
 pub fn render(server: &ApiServer) -> Response<Body> {
-    server.metrics.revision.set(i64::try_from(server.registry.store.revision()).unwrap_or(i64::MAX));
+    let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let (metrics, causes) = (&server.metrics, &server.registry.causes);
+    let (entries, bytes) = causes.size();
+    metrics.revision.set(whole(server.registry.store.revision()));
+    metrics.causes.set(whole(entries as u64));
+    metrics.cause_bytes.set(whole(bytes as u64));
+    metrics.dropped_causes.set(whole(causes.dropped()));
     let mut text = String::new();
     match encode(&mut text, &server.metrics.registry) {
         Ok(()) => response::with_type(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", text),

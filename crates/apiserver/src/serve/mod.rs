@@ -9,6 +9,7 @@ pub mod reviews;
 
 use crate::ApiServer;
 use crate::body::Body;
+use crate::causes;
 use crate::request::Query;
 use crate::response::{self, Wanted};
 use http::{Method, Response};
@@ -26,6 +27,7 @@ pub async fn dispatch(
     let known = match parts.as_slice() {
         ["healthz" | "livez" | "readyz", check @ ..] => Some(health::health(server, parts[0], check, query)),
         ["version"] => Some(response::json(200, health::version().to_string())),
+        ["debug", "pintle", "causes"] => Some(causes::serve::answer(server, query)),
         ["metrics"] => Some(metrics::render(server)),
         ["api"] | ["apis"] | ["api", _] | ["apis", _] | ["apis", _, _] => discovery::dispatch(server, &parts, wanted),
         ["openapi", rest @ ..] => openapi::dispatch(server, rest),

@@ -30,7 +30,10 @@ pub async fn patch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
     let name = exchange.path.name.clone();
     let validation = exchange.field_validation()?;
     let mut warnings = std::mem::take(&mut exchange.warnings);
-    let write = exchange.write(&stored, &manager)?;
+    let mut write = exchange.write(&stored, &manager)?;
+    if patcher.kind == APPLY {
+        write.origin.verb = "apply";
+    }
     let now = server.registry.clock.now_rfc3339();
     let mut doubts = Vec::new();
     let result = server

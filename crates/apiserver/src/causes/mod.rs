@@ -1,0 +1,138 @@
+//! Why every write happened: who wrote what when, and what woke the loop that wrote it.
+//!
+//! - `registry` calls [`Causes::note`] after every commit; nothing else writes here.
+//! - A loop says why it writes in the header `Pintle-Cause` ([`header`]); one that cannot be read is dropped and
+//!   counted, and the request goes on.
+//! - What is kept is bounded in number, bytes and time ([`ring`]), lives in memory, and is gone after a restart. Where
+//!   several servers share a store, each knows the writes that went through it.
+//! - Paths and names are kept, values never: a Secret's content cannot be read here.
+
+pub mod header;
+mod paths;
+pub mod record;
+mod ring;
+pub mod serve;
+#[cfg(test)]
+mod tests;
+pub mod walk;
+
+use crate::catalogue::Resource;
+use crate::registry::Write;
+use jiff::Timestamp;
+use pintle_meta::object;
+use record::{Effect, Fields, Record};
+use ring::Ring;
+use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use header::HEADER;
+pub use ring::LONGEST;
+
+/// The writes of the last hour and their causes.
+#[derive(Default)]
+pub struct Causes {
+    ring: Mutex<Ring>,
+    dropped: AtomicU64,
+}
+
+impl Causes {
+    /// Notes a write that was committed. `before` and `after` are the object on both sides of it; one may be missing.
+    pub fn note(
+        &self,
+        write: &Write<'_>,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        revision: u64,
+        now: Timestamp,
+    ) {
+        let Some(object) = after.or(before) else { return };
+        if is_left_out(write.resource) {
+            return;
+        }
+        let effect = match (before, after) {
+            (None, _) => Effect::Created,
+            (_, None) => Effect::Deleted,
+            (Some(old), Some(new)) if object::is_being_deleted(new) && !object::is_being_deleted(old) => Effect::Marked,
+            _ => Effect::Updated,
+        };
+        let changed = match (before, after) {
+            (Some(old), Some(new)) => paths::changed(old, new),
+            _ => String::new(),
+        };
+        let resource = write.resource;
+        let record = Record::new(
+            revision,
+            now,
+            write.origin.verb,
+            effect,
+            &Fields {
+                subresource: write.subresource,
+                group: &resource.group,
+                kind: &resource.kind,
+                resource: &resource.name,
+                namespace: write.namespace,
+                name: object::name(object),
+                uid: object::uid(object),
+                user: &write.user.name,
+                agent: write.manager,
+                paths: &changed,
+                cause: self.cause(write),
+            },
+        );
+        self.ring().push(Arc::new(record));
+    }
+
+    /// The cause as it was sent, if it can be read.
+    fn cause<'a>(&self, write: &Write<'a>) -> &'a str {
+        let Some(value) = write.origin.cause else { return "" };
+        match value.to_str().ok().filter(|text| header::is_sound(text)) {
+            Some(text) => text,
+            None => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                ""
+            }
+        }
+    }
+
+    /// Forgets what is too old, also while nobody writes.
+    pub fn expire(&self, now: Timestamp) {
+        self.ring().expire(now);
+    }
+
+    /// What is kept, in the order of revisions.
+    pub fn records(&self, now: Timestamp) -> Vec<Arc<Record>> {
+        let mut records = {
+            let mut ring = self.ring();
+            ring.expire(now);
+            ring.records()
+        };
+        // Two commits may be noted in the other order.
+        records.sort_by_key(|record| record.revision);
+        records
+    }
+
+    /// How many headers could not be read.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// How many writes are kept, and their size in bytes.
+    pub fn size(&self) -> (usize, usize) {
+        let ring = self.ring();
+        (ring.len(), ring.bytes())
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Leases and Events are written all the time and cause nothing.
+fn is_left_out(resource: &Resource) -> bool {
+    match resource.name.as_str() {
+        "leases" => resource.group == "coordination.k8s.io",
+        "events" => matches!(resource.group.as_str(), "" | "events.k8s.io"),
+        _ => false,
+    }
+}
