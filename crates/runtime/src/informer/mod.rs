@@ -108,8 +108,10 @@ impl Drop for Registration {
 
 type Handler<K> = Box<dyn FnMut(&Change<K>, Option<&Arc<str>>) + Send>;
 
-/// Objects that a resync offers at a time, and what it waits before the next of them.
-const RESYNC_BATCH: usize = 256;
+/// So many objects are offered at a time, since packed ones are decoded for it.
+const BATCH: usize = 256;
+
+/// What a resync waits before the next of them.
 const RESYNC_PAUSE: Duration = Duration::from_millis(10);
 
 struct Shared<K> {
@@ -249,20 +251,16 @@ where
     async fn resync(&self) {
         let mut last: Option<Arc<Key>> = None;
         loop {
-            let end = {
+            {
                 let mut handlers = self.handlers();
-                let (objects, end) = self.read(|store| store.after(last.as_deref(), RESYNC_BATCH));
+                let (objects, end) = self.read(|store| store.after(last.as_deref(), BATCH));
                 for object in objects {
                     tell(&mut handlers, &Change::Resync(object), None);
                 }
-                end
-            };
-            if end.is_none() {
-                return;
-            }
-            last = end;
-            if self.read(|store| store.after(last.as_deref(), 1)).1.is_none() {
-                return;
+                if end.is_none() {
+                    return;
+                }
+                last = end;
             }
             tokio::time::sleep(RESYNC_PAUSE).await;
         }
@@ -279,9 +277,16 @@ where
         &self,
         mut handler: impl FnMut(&Change<K>, Option<&Arc<str>>) + Send + 'static,
     ) -> Registration {
+        // Nothing changes in between: whoever takes a change in needs this lock first.
         let mut handlers = self.handlers();
-        for object in self.all() {
-            handler(&Change::Added(object), None);
+        let mut last: Option<Arc<Key>> = None;
+        loop {
+            let (objects, end) = self.read(|store| store.after(last.as_deref(), BATCH));
+            objects.into_iter().for_each(|object| handler(&Change::Added(object), None));
+            if end.is_none() {
+                break;
+            }
+            last = end;
         }
         let cancelled = Arc::new(AtomicBool::new(false));
         handlers.push((cancelled.clone(), Box::new(handler)));

@@ -67,12 +67,13 @@ impl<K: Resource> Store<K> {
         self.objects.iter().filter_map(|(key, slot)| self.keeping.peek(key, &slot.held)).collect()
     }
 
-    /// Up to `most` objects that come after the key in order, and the last one's key.
+    /// Up to `most` objects that come after the key in order, and the key to go on from if there may be more.
     pub(super) fn after(&self, key: Option<&Key>, most: usize) -> (Vec<Arc<K>>, Option<Arc<Key>>) {
         let start = key.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.objects.range::<Key, _>((start, Bound::Unbounded)).take(most);
-        let last = range.clone().last().map(|(key, _)| key.clone());
-        (range.filter_map(|(key, slot)| self.keeping.peek(key, &slot.held)).collect(), last)
+        let (count, last) = range.clone().fold((0, None), |(count, _), (key, _)| (count + 1, Some(key)));
+        let objects = range.filter_map(|(key, slot)| self.keeping.peek(key, &slot.held)).collect();
+        (objects, last.filter(|_| count == most).cloned())
     }
 
     pub(super) fn len(&self) -> usize {

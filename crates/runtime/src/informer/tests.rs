@@ -232,6 +232,18 @@ async fn packed_or_not_handlers_and_readers_see_the_same() {
     assert_eq!(told(20_000), decoded);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_and_a_resync_of_many_objects_leave_none_out() {
+    for count in [255, 256, 257, 600] {
+        let informer = Informer::detached();
+        informer.take(Delta::Replaced((0..count).map(|n| map(&format!("m{n}"), "1", &format!("u{n}"))).collect()));
+        let (log, _registration) = logged(&informer);
+        assert_eq!(lines(&log).len(), count);
+        informer.resync().await;
+        assert_eq!(lines(&log).iter().filter(|line| line.starts_with("resync")).count(), count);
+    }
+}
+
 #[tokio::test]
 async fn a_list_in_pages_shows_what_is_gone_also_after_a_list_that_broke_off() {
     let informer = Informer::detached();
