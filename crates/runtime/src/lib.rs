@@ -46,6 +46,7 @@
 //! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
+//! - [`manager`]: a process full of loops, from its first list to its last reconcile
 //! - [`serve`]: health and metrics for those who watch the process; [`webhook`]: admission, with certificates of its own
 
 pub mod context;
@@ -80,6 +81,8 @@ pub mod events;
 
 pub mod leader;
 
+pub mod manager;
+
 pub mod serve;
 pub mod webhook;
 
@@ -99,6 +102,7 @@ pub use finalizer::{Finalizer, Guard, Held};
 pub use informer::{Change, Informer, Informers, Registration, Retention};
 pub use key::Key;
 pub use leader::{LeaderConfig, Leadership, lead};
+pub use manager::Manager;
 pub use pintle_meta::{Clock, Random};
 pub use queue::{Class, Queue};
 pub use reflector::Selection;

@@ -1,8 +1,9 @@
 //! The operator as a program.
 
+use anyhow::Context as _;
 use at_operator::cloud::Cloud;
 use at_operator::{definition, reconcile};
-use pintle_runtime::{Clock, Context, Random, Shutdown};
+use pintle_runtime::{LeaderConfig, Manager};
 
 const USAGE: &str = "usage: at-operator [crd]
 
@@ -12,6 +13,9 @@ Runs Ats until Ctrl-C, in the cluster that the kubeconfig or the Pod's own accou
 
 environment:
   AT_CLOUD     the directory of the cloud service (./cloud)
+  AT_HEALTH    where /healthz, /readyz and /metrics are shown, such as 127.0.0.1:8081 (nowhere)
+  AT_LEASE     NAMESPACE/NAME of the Lease by which one of several processes leads (none: this is the only one)
+  AT_IDENTITY  who competes for it; no other process may have the same
   RUST_LOG     what is logged (info)";
 
 #[tokio::main]
@@ -32,13 +36,18 @@ async fn main() -> anyhow::Result<()> {
 
 async fn run() -> anyhow::Result<()> {
     tracing_subscriber::fmt().init();
-    let client = kube::Client::try_default().await?;
-    let cloud = Cloud::in_directory(std::env::var("AT_CLOUD").unwrap_or_else(|_| "cloud".to_owned()));
-    let (stop, shutdown) = Shutdown::new();
-    let context = Context::new(client, Clock::system(), Random::system(), shutdown);
-    let operator = tokio::spawn(reconcile::run(context, cloud));
-    tokio::signal::ctrl_c().await?;
-    stop.fire();
-    operator.await?;
-    Ok(())
+    let variable = |name: &str| std::env::var(name).ok();
+    let cloud = Cloud::in_directory(variable("AT_CLOUD").unwrap_or_else(|| "cloud".to_owned()));
+    let mut manager = Manager::connect("at-operator")
+        .await?
+        .run("at-operator", move |context| reconcile::run(context, cloud.clone()));
+    if let Some(address) = variable("AT_HEALTH") {
+        manager = manager.serve(address.parse().with_context(|| format!("AT_HEALTH={address} is not an address"))?);
+    }
+    if let Some(lease) = variable("AT_LEASE") {
+        let (namespace, name) = lease.split_once('/').context("AT_LEASE is not NAMESPACE/NAME")?;
+        let identity = variable("AT_IDENTITY").context("AT_LEASE needs AT_IDENTITY, which no other process has")?;
+        manager = manager.elect(LeaderConfig { namespace: namespace.to_owned(), ..LeaderConfig::new(name, identity) });
+    }
+    Ok(manager.until_signal().await?)
 }

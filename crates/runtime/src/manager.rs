@@ -1,0 +1,256 @@
+//! The manager: a process full of loops, from its first list to its last reconcile.
+//!
+//! ```no_run
+//! use pintle_runtime::{LeaderConfig, Manager};
+//!
+//! # async fn my_loop(_: pintle_runtime::Context) {}
+//! #[tokio::main]
+//! async fn main() -> Result<(), pintle_runtime::manager::Failed> {
+//!     Manager::connect("my-operator").await?
+//!         .elect(LeaderConfig::new("my-operator", "pod-1"))
+//!         .serve("0.0.0.0:8081".parse().unwrap())
+//!         .run("my-loop", my_loop)
+//!         .until_signal()
+//!         .await
+//! }
+//! ```
+//!
+//! - Loops run while the Lease is held, if there is one. Each leadership starts them anew over informers of its own, which
+//!   list after the Lease was won: what the predecessor wrote is seen.
+//! - Writes of a led loop carry the term of the leadership; see [`Context::led`].
+//! - A stop, by a signal or by the trigger, lets every loop finish what it has in hand and gives the Lease back.
+//! - `/healthz` fails while a key has been in the hands of its worker for too long: the watchdog also names it in the log.
+//! - `/readyz` fails until the loops run, or, in a process that waits for the Lease, not at all: it is ready to take over.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use kube::Client;
+use pintle_meta::{Clock, Random};
+use tokio::net::TcpListener;
+
+use crate::board::Board;
+use crate::context::Context;
+use crate::key::Key;
+use crate::leader::{LeaderConfig, Leadership, lead};
+use crate::serve::{Health, Metrics, serve};
+use crate::shutdown::{Shutdown, Trigger};
+
+/// How often the watchdog looks.
+const LOOK: Duration = Duration::from_secs(30);
+
+type Run = Arc<dyn Fn(Context) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Why a manager could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    #[error("no cluster to connect to: {0}; set KUBECONFIG, or run in a Pod with a service account")]
+    Connect(String),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+}
+
+/// A process under construction.
+pub struct Manager {
+    name: String,
+    client: Client,
+    clock: Clock,
+    random: Random,
+    trigger: Trigger,
+    shutdown: Shutdown,
+    lease: Option<LeaderConfig>,
+    address: Option<SocketAddr>,
+    stuck_after: Duration,
+    led: Vec<(String, Run)>,
+    always: Vec<(String, Run)>,
+    /// Further checks may be added before the start.
+    pub health: Health,
+    pub metrics: Metrics,
+    pub board: Board,
+}
+
+impl Manager {
+    /// A manager of the cluster that the kubeconfig or the Pod's own account names, with the machine's clock.
+    pub async fn connect(name: impl Into<String>) -> Result<Self, Failed> {
+        let client = Client::try_default().await.map_err(|error| Failed::Connect(error.to_string()))?;
+        Ok(Manager::new(name, client, Clock::system(), Random::system()))
+    }
+
+    /// With everything passed in, as tests do.
+    pub fn new(name: impl Into<String>, client: Client, clock: Clock, random: Random) -> Self {
+        let (trigger, shutdown) = Shutdown::new();
+        Manager {
+            name: name.into(),
+            client,
+            clock,
+            random,
+            trigger,
+            shutdown,
+            lease: None,
+            address: None,
+            stuck_after: Duration::from_secs(600),
+            led: Vec::new(),
+            always: Vec::new(),
+            health: Health::default(),
+            metrics: Metrics::default(),
+            board: Board::default(),
+        }
+    }
+
+    /// Of several processes only the one that holds this Lease runs the loops.
+    pub fn elect(mut self, lease: LeaderConfig) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Shows `/healthz`, `/readyz` and `/metrics` here.
+    pub fn serve(mut self, address: SocketAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// A reconcile that takes longer is taken for stuck.
+    pub fn stuck_after(mut self, time: Duration) -> Self {
+        self.stuck_after = time;
+        self
+    }
+
+    /// A loop, which runs until its context's shutdown fires. It is started once, or at every leadership.
+    pub fn run<F>(mut self, name: &str, run: impl Fn(Context) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.led.push((name.to_owned(), Arc::new(move |context| run(context).boxed())));
+        self
+    }
+
+    /// Something that runs whether or not this process leads, such as a webhook server.
+    pub fn always<F>(mut self, name: &str, run: impl Fn(Context) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.always.push((name.to_owned(), Arc::new(move |context| run(context).boxed())));
+        self
+    }
+
+    /// Works until Ctrl-C or SIGTERM, then finishes what is in hand.
+    pub async fn until_signal(self) -> Result<(), Failed> {
+        self.until(signal()).await
+    }
+
+    /// Works until this comes to pass, then finishes what is in hand.
+    pub async fn until(self, end: impl Future<Output = ()>) -> Result<(), Failed> {
+        let listener = match self.address {
+            Some(address) => Some(TcpListener::bind(address).await.map_err(|error| Failed::Listen(address, error))?),
+            None => None,
+        };
+        let started = Arc::new(AtomicBool::new(false));
+        self.checks(started.clone());
+        let serving = async {
+            if let Some(listener) = listener {
+                serve(listener, self.health.clone(), self.metrics.clone(), self.shutdown.clone()).await;
+            }
+        };
+        let stop = async {
+            end.await;
+            tracing::info!(manager = %self.name, "stopping; work in hand is finished");
+            self.trigger.fire();
+        };
+        let all = async { tokio::join!(self.start_always(), self.start_led(&started), self.watch_over(), serving) };
+        tokio::join!(stop, all);
+        Ok(())
+    }
+
+    fn checks(&self, started: Arc<AtomicBool>) {
+        self.metrics.observe_board(&self.board);
+        let (board, limit) = (self.board.clone(), self.stuck_after);
+        self.health.live("watchdog", move || match board.stuck(limit).first() {
+            Some((name, key, time)) => Err(format!("loop {name} has worked on {key} for {} s", time.as_secs())),
+            None => Ok(()),
+        });
+        let waits = self.lease.is_some();
+        self.health.ready("loops", move || match waits || started.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => Err("the loops have not started".to_owned()),
+        });
+    }
+
+    async fn start_always(&self) {
+        start_all(&self.always, &self.context(self.shutdown.clone())).await;
+    }
+
+    async fn start_led(&self, started: &AtomicBool) {
+        match &self.lease {
+            None => {
+                started.store(true, Ordering::Release);
+                start_all(&self.led, &self.context(self.shutdown.clone())).await;
+            }
+            Some(lease) => {
+                let compete = self.context(self.shutdown.clone());
+                let name = lease.name.clone();
+                let run = async |leadership: Leadership| {
+                    self.metrics.leads(&name, true);
+                    let context = self.context(leadership.shutdown.clone()).led(&leadership);
+                    start_all(&self.led, &context).await;
+                    self.metrics.leads(&name, false);
+                };
+                lead(&compete, lease.clone(), run).await;
+            }
+        }
+    }
+
+    fn context(&self, shutdown: Shutdown) -> Context {
+        let mut context = Context::new(self.client.clone(), self.clock.clone(), self.random.clone(), shutdown);
+        (context.board, context.metrics) = (self.board.clone(), self.metrics.clone());
+        context
+    }
+
+    /// Names in the log, once, each key whose worker does not come back.
+    async fn watch_over(&self) {
+        let mut named: BTreeSet<(String, Key)> = BTreeSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shutdown.fired() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            let stuck = self.board.stuck(self.stuck_after);
+            named.retain(|(name, key)| stuck.iter().any(|(stuck, on, _)| stuck == name && on == key));
+            for (name, key, time) in stuck {
+                if named.insert((name.clone(), key.clone())) {
+                    tracing::error!(controller = %name, namespace = %key.namespace, name = %key.name,
+                        seconds = time.as_secs(), "a reconcile does not end; does it wait for something without a timeout?");
+                }
+            }
+        }
+    }
+}
+
+/// Runs all of them side by side, each under its own name, until the last has ended. Dropped, it drops them.
+async fn start_all(runs: &[(String, Run)], context: &Context) {
+    let running = runs.iter().map(|(name, run)| async {
+        let (_trigger, own) = context.named(name);
+        run(own).await;
+    });
+    join_all(running).await;
+}
+
+async fn signal() {
+    let interrupted = tokio::signal::ctrl_c();
+    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(mut terminated) => {
+            tokio::select! {
+                biased;
+                _ = interrupted => {}
+                _ = terminated.recv() => {}
+            }
+        }
+        Err(_) => drop(interrupted.await),
+    }
+}
