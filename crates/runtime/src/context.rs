@@ -16,6 +16,7 @@ use crate::cause::header;
 use crate::events::{Recorder, Sink};
 use crate::informer::Informers;
 use crate::leader::Leadership;
+use crate::serve::Metrics;
 use crate::shutdown::{Shutdown, Trigger};
 
 /// The header that says under which leadership a write is made: `NAMESPACE/LEASE:TERM`.
@@ -33,6 +34,8 @@ pub struct Context {
     pub shutdown: Shutdown,
     /// What every loop of this context has to do.
     pub board: Board,
+    /// What every loop of this context has done.
+    pub metrics: Metrics,
     events: Sink,
     /// The client before it was signed.
     base: Client,
@@ -46,8 +49,8 @@ impl Context {
         let client = Signature::default().over(&base);
         let informers = Informers::new(client.clone(), random.clone(), shutdown.clone());
         let events = Sink::start(client.clone(), clock.clone(), random.clone(), shutdown.clone());
-        let (name, board, signature) = (String::new(), Board::default(), Signature::default());
-        Context { name, client, clock, random, informers, shutdown, board, events, base, signature }
+        let (name, board, metrics, signature) = Default::default();
+        Context { name, client, clock, random, informers, shutdown, board, metrics, events, base, signature }
     }
 
     /// The same context for one loop: its client signs requests with the loop's name, which becomes the field manager
@@ -57,6 +60,13 @@ impl Context {
         let signature = Signature { agent: Some(format!("{name}/pintle")), ..self.signature.clone() };
         let client = signature.over(&self.base);
         (trigger, Context { name: name.to_owned(), client, shutdown, signature, ..self.clone() })
+    }
+
+    /// The same for another cluster: informers and events of its own; clock, chance, shutdown, board and metrics shared. A
+    /// loop of this context may watch the other's informers as well as its own.
+    pub fn in_cluster(&self, client: Client) -> Context {
+        let other = Context::new(client, self.clock.clone(), self.random.clone(), self.shutdown.clone());
+        Context { board: self.board.clone(), metrics: self.metrics.clone(), ..other }
     }
 
     /// The same context while a Lease is held: it ends with the leadership, and its writes carry the term, so that a

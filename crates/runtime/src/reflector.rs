@@ -1,9 +1,12 @@
 //! Mirrors one kind from the server: lists it in pages, then watches from there, for ever.
 //!
-//! - The sink sees one `Replaced` with everything, then single changes in the server's order.
+//! - The sink sees one `Replaced` with everything, then single changes in the server's order. A list of more than one
+//!   page is told page by page, so that it is never in memory as a whole.
 //! - A broken watch resumes at the last resourceVersion seen, bookmarks included.
 //! - 410 Gone means that the server no longer keeps that version: the kind is listed again.
 //! - Errors are waited out with jittered backoff; the reflector never gives up.
+
+mod lean;
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -11,11 +14,13 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
-use kube::{Resource, ResourceExt};
+use kube::core::{ObjectList, Request};
+use kube::{Client, Resource, ResourceExt};
 use pintle_meta::Random;
 use serde::de::DeserializeOwned;
 
 use crate::backoff::Backoff;
+use lean::Lean;
 
 /// Objects a page of a list.
 const PAGE: u32 = 500;
@@ -58,84 +63,185 @@ pub enum Delta<K> {
     Replaced(Vec<K>),
     Applied(K),
     Deleted(K),
+    /// A list begins that comes in several pages.
+    Listing,
+    Page(Vec<K>),
+    /// The list ended, at this version: what was in none of its pages is gone.
+    Listed(String),
+    /// Everything up to this version has been told.
+    Bookmark(String),
 }
 
 /// Lists and watches until the future is dropped. The sink must not block.
-pub async fn reflect<K>(api: Api<K>, selection: Selection, random: Random, mut sink: impl FnMut(Delta<K>))
+pub async fn reflect<K>(api: Api<K>, selection: Selection, random: Random, sink: impl FnMut(Delta<K>))
 where
     K: Resource + DeserializeOwned + Clone + Debug,
 {
-    let url = api.resource_url().to_owned();
-    let mut failures = 0;
-    loop {
-        match list(&api, &selection).await {
-            Ok((objects, version)) => {
-                failures = 0;
-                sink(Delta::Replaced(objects));
-                watch(&api, &selection, &random, version, &mut sink).await;
-            }
-            Err(error) => {
-                tracing::warn!(%url, %error, "cannot list; trying again");
-                tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, &random)).await;
-                failures += 1;
-            }
-        }
-    }
+    let source = Source { path: api.resource_url().to_owned(), client: api.into_client(), selection, random };
+    source.mirror::<K, K>(|object| object, sink).await;
 }
 
-/// Every page of the list, and the version it stands for.
-async fn list<K>(api: &Api<K>, selection: &Selection) -> Result<(Vec<K>, String), kube::Error>
+/// The same; managed fields still say who wrote, but not which fields, and are read in half the time.
+pub async fn reflect_without_fields<K>(api: Api<K>, selection: Selection, random: Random, sink: impl FnMut(Delta<K>))
 where
-    K: Clone + DeserializeOwned + Debug,
-{
-    let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
-    params.label_selector = selection.label_selector();
-    params.field_selector = selection.field_selector();
-    let mut objects = Vec::new();
-    loop {
-        let page = api.list(&params).await?;
-        objects.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok((objects, page.metadata.resource_version.unwrap_or_default())),
-        }
-    }
-}
-
-/// Watches from a version on; returns when the kind must be listed again.
-async fn watch<K>(
-    api: &Api<K>,
-    selection: &Selection,
-    random: &Random,
-    mut version: String,
-    sink: &mut impl FnMut(Delta<K>),
-) where
     K: Resource + DeserializeOwned + Clone + Debug,
 {
-    let url = api.resource_url();
-    let mut failures = 0;
-    loop {
+    let source = Source { path: api.resource_url().to_owned(), client: api.into_client(), selection, random };
+    source.mirror::<Lean<K>, K>(|lean| lean.0, sink).await;
+}
+
+/// A collection on a server.
+struct Source {
+    client: Client,
+    path: String,
+    selection: Selection,
+    random: Random,
+}
+
+impl Source {
+    /// `W` is what is read off the wire, of which each is one `K`.
+    async fn mirror<W, K>(&self, read: fn(W) -> K, mut sink: impl FnMut(Delta<K>))
+    where
+        W: DeserializeOwned + Clone,
+        K: Resource,
+    {
+        let mut failures = 0;
+        loop {
+            match self.list(read, &mut sink).await {
+                Ok(version) => {
+                    failures = 0;
+                    self.watch(read, version, &mut sink).await;
+                }
+                Err(error) => {
+                    tracing::warn!(url = %self.path, %error, "cannot list; trying again");
+                    tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, &self.random)).await;
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    /// Tells every page of the list, and returns the version it stands for.
+    async fn list<W, K>(&self, read: fn(W) -> K, sink: &mut impl FnMut(Delta<K>)) -> Result<String, kube::Error>
+    where
+        W: DeserializeOwned + Clone,
+        K: Resource,
+    {
+        let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
+        params.label_selector = self.selection.label_selector();
+        params.field_selector = self.selection.field_selector();
+        loop {
+            let page = self.page::<W, K>(&params).await?;
+            let objects = page.items.into_iter().map(read).collect();
+            let version = page.metadata.resource_version.unwrap_or_default();
+            let is_first = params.continue_token.is_none();
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            match (is_first, params.continue_token.is_some()) {
+                (true, false) => {
+                    sink(Delta::Replaced(objects));
+                    sink(Delta::Bookmark(version.clone()));
+                    return Ok(version);
+                }
+                (true, true) => {
+                    sink(Delta::Listing);
+                    sink(Delta::Page(objects));
+                }
+                (false, true) => sink(Delta::Page(objects)),
+                (false, false) => {
+                    sink(Delta::Page(objects));
+                    sink(Delta::Listed(version.clone()));
+                    return Ok(version);
+                }
+            }
+        }
+    }
+
+    async fn page<W, K>(&self, params: &ListParams) -> Result<ObjectList<W>, kube::Error>
+    where
+        W: DeserializeOwned + Clone,
+        K: Resource,
+    {
+        let request = Request::new(&self.path);
+        let request = if K::metadata_api() { request.list_metadata(params) } else { request.list(params) };
+        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+    }
+
+    /// Watches from a version on; returns when the kind must be listed again.
+    async fn watch<W, K>(&self, read: fn(W) -> K, mut version: String, sink: &mut impl FnMut(Delta<K>))
+    where
+        W: DeserializeOwned + Clone,
+        K: Resource,
+    {
+        let mut failures = 0;
+        loop {
+            match self.watch_once(read, &mut version, sink).await {
+                Ended::Gone => return,
+                Ended::Quietly { useful: true } => failures = 0,
+                Ended::Quietly { useful: false } => {
+                    // A server that hangs up at once must not be asked in a tight loop.
+                    tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, &self.random)).await;
+                    failures += 1;
+                }
+                Ended::Broken(error) => {
+                    tracing::warn!(url = %self.path, %error, "watch broke; resuming");
+                    tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, &self.random)).await;
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    async fn watch_once<W, K>(&self, read: fn(W) -> K, version: &mut String, sink: &mut impl FnMut(Delta<K>)) -> Ended
+    where
+        W: DeserializeOwned + Clone,
+        K: Resource,
+    {
         let params = WatchParams {
-            label_selector: selection.label_selector(),
-            field_selector: selection.field_selector(),
+            label_selector: self.selection.label_selector(),
+            field_selector: self.selection.field_selector(),
             // Spread, so that watches opened together do not end together; below the client's 295 s read limit.
-            timeout: Some(240 + u32::try_from(random.below(50)).unwrap_or(0)),
+            timeout: Some(240 + u32::try_from(self.random.below(50)).unwrap_or(0)),
             ..WatchParams::default()
         };
-        match watch_once(api, &params, &mut version, sink).await {
-            Ended::Gone => return,
-            Ended::Quietly { useful: true } => failures = 0,
-            Ended::Quietly { useful: false } => {
-                // A server that hangs up at once must not be asked in a tight loop.
-                tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, random)).await;
-                failures += 1;
-            }
-            Ended::Broken(error) => {
-                tracing::warn!(%url, %error, "watch broke; resuming");
-                tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, random)).await;
-                failures += 1;
-            }
+        let request = Request::new(&self.path);
+        let request = match K::metadata_api() {
+            true => request.watch_metadata(&params, version),
+            false => request.watch(&params, version),
+        };
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Ended::Broken(kube::Error::BuildRequest(error)),
+        };
+        let started = tokio::time::Instant::now();
+        let mut seen = false;
+        let stream = match self.client.request_events::<W>(request).await {
+            Ok(stream) => stream,
+            Err(error) => return gone_or_broken(error),
+        };
+        let mut stream = pin!(stream);
+        while let Some(event) = stream.next().await {
+            let delta = match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                    let object = read(object);
+                    advance(version, object.resource_version());
+                    Delta::Applied(object)
+                }
+                Ok(WatchEvent::Deleted(object)) => {
+                    let object = read(object);
+                    advance(version, object.resource_version());
+                    Delta::Deleted(object)
+                }
+                Ok(WatchEvent::Bookmark(bookmark)) => {
+                    advance(version, Some(bookmark.metadata.resource_version));
+                    Delta::Bookmark(version.clone())
+                }
+                Ok(WatchEvent::Error(status)) => return gone_or_broken(kube::Error::Api(status)),
+                Err(error) => return gone_or_broken(error),
+            };
+            seen = true;
+            sink(delta);
         }
+        Ended::Quietly { useful: seen || started.elapsed() >= Duration::from_secs(1) }
     }
 }
 
@@ -146,46 +252,6 @@ enum Ended {
         useful: bool,
     },
     Broken(kube::Error),
-}
-
-async fn watch_once<K>(
-    api: &Api<K>,
-    params: &WatchParams,
-    version: &mut String,
-    sink: &mut impl FnMut(Delta<K>),
-) -> Ended
-where
-    K: Resource + DeserializeOwned + Clone + Debug,
-{
-    let started = tokio::time::Instant::now();
-    let mut seen = false;
-    let stream = match api.watch(params, version).await {
-        Ok(stream) => stream,
-        Err(error) => return gone_or_broken(error),
-    };
-    let mut stream = pin!(stream);
-    while let Some(event) = stream.next().await {
-        let delta = match event {
-            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                advance(version, object.resource_version());
-                Delta::Applied(object)
-            }
-            Ok(WatchEvent::Deleted(object)) => {
-                advance(version, object.resource_version());
-                Delta::Deleted(object)
-            }
-            Ok(WatchEvent::Bookmark(bookmark)) => {
-                advance(version, Some(bookmark.metadata.resource_version));
-                seen = true;
-                continue;
-            }
-            Ok(WatchEvent::Error(status)) => return gone_or_broken(kube::Error::Api(status)),
-            Err(error) => return gone_or_broken(error),
-        };
-        seen = true;
-        sink(delta);
-    }
-    Ended::Quietly { useful: seen || started.elapsed() >= Duration::from_secs(1) }
 }
 
 fn advance(version: &mut String, seen: Option<String>) {

@@ -5,8 +5,12 @@
 //! processes, for their memory and processor time.
 
 mod client;
+#[cfg(feature = "in-process")]
+mod informer;
 mod load;
 mod process;
+#[cfg(feature = "in-process")]
+mod queue;
 mod store;
 
 use anyhow::{Context, Result, ensure};
@@ -17,11 +21,16 @@ use std::process::Command;
 use std::time::Duration;
 
 pub(crate) fn run(what: Option<&str>) -> Result<()> {
-    ensure!(matches!(what, None | Some("store")), "`bench` and `bench store` are all there is");
+    let in_process = what.is_some_and(|what| what == "queue" || what.starts_with("informer"));
+    ensure!(
+        in_process || matches!(what, None | Some("store")),
+        "`bench`, `bench store`, `bench queue` and `bench informer` are all there is"
+    );
     // The load generator shares the machine with the server: it must be fast too.
     if cfg!(debug_assertions) {
         println!("building a release …");
-        let again = ["run", "--release", "--quiet", "--package", "xtask", "--", "bench"];
+        let features: &[&str] = if in_process { &["--features", "in-process"] } else { &[] };
+        let again = [&["run", "--release", "--quiet", "--package", "xtask"], features, &["--", "bench"]].concat();
         return cargo(&again.into_iter().chain(what).collect::<Vec<_>>());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -29,8 +38,25 @@ pub(crate) fn run(what: Option<&str>) -> Result<()> {
         crate::etcd::ensure()?;
         return runtime.block_on(store::bench());
     }
+    if let Some(what) = what {
+        return runtime.block_on(bench_in_process(what));
+    }
     cargo(&["build", "--release", "--package", "pintle"])?;
     runtime.block_on(bench())
+}
+
+#[cfg(feature = "in-process")]
+async fn bench_in_process(what: &str) -> Result<()> {
+    match (what, what.strip_prefix("informer:")) {
+        ("queue", _) => queue::bench().await,
+        (_, Some(row)) => informer::row(row).await,
+        _ => informer::bench().await,
+    }
+}
+
+#[cfg(not(feature = "in-process"))]
+async fn bench_in_process(what: &str) -> Result<()> {
+    anyhow::bail!("`bench {what}` needs a build with `--features in-process`, as `cargo xtask bench {what}` makes it")
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {

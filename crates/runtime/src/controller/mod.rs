@@ -3,11 +3,12 @@
 //! - Nothing is worked on before every informer has synced.
 //! - A failed reconcile is logged and its key tried again with backoff; a success resets the backoff.
 //! - A panic in a reconcile is a failure of that key, not of the loop.
-//! - A reconcile does not start on a cache that is older than what this loop itself last wrote for the key.
+//! - A reconcile does not start on a cache that is older than what this loop itself last wrote for the key (see `own`).
 //! - Dropping the future that `run` returns stops every worker at its next await, as a crash would.
 
 pub mod when;
 
+mod own;
 #[cfg(test)]
 mod tests;
 mod wake;
@@ -15,7 +16,7 @@ mod worker;
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -26,14 +27,17 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use crate::attempt::Attempt;
-use crate::cause::Cause;
+use crate::backoff::Backoff;
+use crate::cause::{Cause, Wake};
 use crate::context::Context;
 use crate::error::Error;
 use crate::informer::{Change, Informer, Registration};
 use crate::key::Key;
 use crate::owner;
-use crate::queue::Queue;
+use crate::queue::{Class, Config, Queue, Rate};
 
+use own::{OwnWrites, View};
+use wake::ClassOf;
 pub use wake::Waker;
 use worker::Worker;
 
@@ -83,25 +87,30 @@ pub struct Controller {
     name: Arc<str>,
     context: Arc<Context>,
     workers: usize,
-    waker: Waker,
+    config: Config,
+    class_of: ClassOf,
+    /// Made when it is first asked for, or when the loop runs.
+    waker: OnceLock<Waker>,
+    watches: Vec<Box<dyn FnOnce(&Waker) -> Registration + Send>>,
     /// Group and kind of what the keys name, once `for_each` has said it.
     subject: Option<(String, String)>,
     synced: Vec<BoxFuture<'static, ()>>,
-    registrations: Vec<Registration>,
+    views: Vec<Box<dyn View>>,
 }
 
 impl Controller {
     pub fn new(name: impl Into<String>, context: &Context) -> Self {
-        let (name, queue) = (name.into(), Queue::default());
-        context.board.enter(&name, queue.clone());
         Controller {
-            name: name.into(),
+            name: name.into().into(),
             context: Arc::new(context.clone()),
             workers: 1,
-            waker: Waker::new(queue),
+            config: Config::default(),
+            class_of: Arc::new(usual_class),
+            waker: OnceLock::new(),
+            watches: Vec::new(),
             subject: None,
             synced: Vec::new(),
-            registrations: Vec::new(),
+            views: Vec::new(),
         }
     }
 
@@ -142,21 +151,24 @@ impl Controller {
         informer: &Informer<K>,
         keys_of: impl Fn(&Change<K>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
-        let waker = self.waker.clone();
-        let registration = informer.on_change(move |change| {
-            for key in keys_of(change) {
-                waker.wake(key, Cause::of(change, None));
-            }
-        });
-        self.registrations.push(registration);
+        let watched = informer.clone();
+        self.watches.push(Box::new(move |waker| {
+            let waker = waker.clone();
+            watched.on_change_by(move |change, writer| {
+                for key in keys_of(change) {
+                    waker.wake(key, Cause::of(change, writer));
+                }
+            })
+        }));
         self.reads(informer)
     }
 
-    /// The reconciler reads this informer: wait until it has synced.
+    /// The reconciler reads this informer: wait until it has synced, and until it shows what this loop wrote.
     pub fn reads<K>(mut self, informer: &Informer<K>) -> Self
     where
         K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
     {
+        self.views.push(Box::new(informer.clone()));
         let informer = informer.clone();
         self.synced.push(async move { informer.synced().await }.boxed());
         self
@@ -174,16 +186,42 @@ impl Controller {
         self
     }
 
-    /// Wakes keys of this loop, for handlers that know more than a key.
+    /// What a failed key waits.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.config.backoff = backoff;
+        self
+    }
+
+    /// How many retries of all keys together go through.
+    pub fn rate_limit(mut self, rate: Rate) -> Self {
+        self.config.rate = Some(rate);
+        self
+    }
+
+    /// How urgent a key is, by what woke it; a key that waits too long rises (see [`Queue`]). Unless said otherwise a
+    /// resync is low and all else normal.
+    pub fn priority(mut self, class_of: impl Fn(&Key, Wake) -> Class + Send + Sync + 'static) -> Self {
+        self.class_of = Arc::new(class_of);
+        self
+    }
+
+    /// Wakes keys of this loop, for handlers that know more than a key. Say how the queue is to behave before this.
     pub fn waker(&self) -> Waker {
-        self.waker.clone()
+        let make = || {
+            let queue = Queue::with(self.config);
+            self.context.board.enter(&self.name, queue.clone());
+            Waker::new(queue, self.class_of.clone())
+        };
+        self.waker.get_or_init(make).clone()
     }
 
     /// Works until the context's shutdown fires; what is in hand then is finished.
     pub async fn run(self, reconciler: impl Reconciler) {
-        let Controller { name, context, workers, waker, subject, synced, registrations } = self;
-        let shutdown = context.shutdown.clone();
+        let waker = self.waker();
         let _closing = Closing(waker.queue().clone());
+        let Controller { name, context, workers, watches, subject, synced, views, .. } = self;
+        let registrations: Vec<Registration> = watches.into_iter().map(|watch| watch(&waker)).collect();
+        let shutdown = context.shutdown.clone();
         tokio::select! {
             biased;
             _ = futures::future::join_all(synced) => {}
@@ -195,6 +233,7 @@ impl Controller {
             subject: Arc::new(subject.unwrap_or_default()),
             context,
             waker: waker.clone(),
+            own: Arc::new(OwnWrites::new(views)),
             reconciler: Arc::new(reconciler),
         };
         let mut tasks = JoinSet::new();
@@ -209,6 +248,11 @@ impl Controller {
             tracing::warn!(controller = %name, "work in hand did not finish in time; dropped");
         }
     }
+}
+
+/// A periodic look can wait; whatever happened goes first.
+fn usual_class(_: &Key, wake: Wake) -> Class {
+    if wake == Wake::Resync { Class::Low } else { Class::Normal }
 }
 
 /// Shuts the queue down however the loop ends, so that no one adds to it or waits for it any more.

@@ -1,23 +1,33 @@
 //! Waking a key and remembering why, until a worker takes both.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cause::{Cause, Causes};
+use crate::cause::{Cause, Causes, Wake};
 use crate::key::Key;
-use crate::queue::Queue;
+use crate::queue::{Class, Queue};
 
 /// A loop's queue together with the causes of the keys in it. Cheap to clone; clones are the same.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Waker {
     queue: Queue<Key>,
     causes: Arc<Mutex<BTreeMap<Key, Causes>>>,
+    class_of: ClassOf,
+}
+
+pub(super) type ClassOf = Arc<dyn Fn(&Key, Wake) -> Class + Send + Sync>;
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Waker").field("queue", &self.queue.metrics()).finish_non_exhaustive()
+    }
 }
 
 impl Waker {
-    pub(super) fn new(queue: Queue<Key>) -> Self {
-        Waker { queue, causes: Arc::default() }
+    pub(super) fn new(queue: Queue<Key>, class_of: ClassOf) -> Self {
+        Waker { queue, causes: Arc::default(), class_of }
     }
 
     pub(super) fn queue(&self) -> &Queue<Key> {
@@ -26,8 +36,9 @@ impl Waker {
 
     /// The key is to be looked at, because of this.
     pub fn wake(&self, key: Key, cause: Cause) {
+        let class = (self.class_of)(&key, cause.wake());
         self.note(&key, cause);
-        self.queue.add(key);
+        self.queue.add_in(key, class);
     }
 
     /// The key is to be looked at, for a reason that is no object.
@@ -53,6 +64,14 @@ impl Waker {
     /// notes adds the key afterwards.
     pub(super) fn take(&self, key: &Key) -> Causes {
         self.causes().remove(key).unwrap_or_default()
+    }
+
+    /// The key comes back with its causes, and does not count as failed.
+    pub(super) fn put_back(&self, key: Key, causes: &Causes, delay: Duration) {
+        for cause in causes.iter() {
+            self.note(&key, cause.clone());
+        }
+        self.queue.add_after(key, delay);
     }
 
     fn note(&self, key: &Key, cause: Cause) {

@@ -2,19 +2,26 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::own::{OwnWrites, Shown};
 use super::{Action, Reconciler, Waker};
 use crate::attempt::Attempt;
 use crate::cause::Cause;
 use crate::context::Context;
 use crate::error::{ApiError, Error};
 use crate::key::Key;
+use crate::serve::Outcome;
 
 /// So many conflicts in a row are nothing to tell people about.
 const EVERYDAY: u32 = 3;
+
+/// When a key whose writes the caches do not show yet is looked at again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) struct Worker<R> {
     pub(super) name: Arc<str>,
@@ -22,17 +29,19 @@ pub(super) struct Worker<R> {
     pub(super) subject: Arc<(String, String)>,
     pub(super) context: Arc<Context>,
     pub(super) waker: Waker,
+    pub(super) own: Arc<OwnWrites>,
     pub(super) reconciler: Arc<R>,
 }
 
 impl<R> Clone for Worker<R> {
     fn clone(&self) -> Self {
-        let Worker { name, subject, context, waker, reconciler } = self;
+        let Worker { name, subject, context, waker, own, reconciler } = self;
         Worker {
             name: name.clone(),
             subject: subject.clone(),
             context: context.clone(),
             waker: waker.clone(),
+            own: own.clone(),
             reconciler: reconciler.clone(),
         }
     }
@@ -47,15 +56,26 @@ impl<R: Reconciler> Worker<R> {
     }
 
     async fn reconcile(&self, key: &Key) {
+        let shown = self.own.shown(key).await;
         let queue = self.waker.queue();
         let failures = queue.failures(key);
         let mut causes = self.waker.take(key);
+        if shown == Shown::NotYet {
+            return self.waker.put_back(key.clone(), &causes, AGAIN);
+        }
         if causes.is_empty() {
             causes.add(Cause::timer(&self.subject.0, &self.subject.1, key));
         }
         let attempt = Attempt::new(self.name.clone(), key.clone(), failures + 1, causes, self.context.clone());
         let span = self.span(&attempt);
-        match self.attempt(&attempt).instrument(span.clone()).await {
+        if shown == Shown::Never {
+            span.in_scope(|| tracing::warn!("the caches do not show what this loop wrote; going on without"));
+        }
+        let started = Instant::now();
+        let result = self.attempt(&attempt).instrument(span.clone()).await;
+        self.own.note(key, attempt.written());
+        self.context.metrics.reconciled(&self.name, outcome_of(&result), started.elapsed());
+        match result {
             Ok(action) => {
                 span.in_scope(|| tracing::debug!(written = ?attempt.written(), again = ?action.delay(), "reconciled"));
                 queue.forget(key);
@@ -94,6 +114,15 @@ impl<R: Reconciler> Worker<R> {
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| Err(Error::Panicked(message_of(panic.as_ref()))))
+    }
+}
+
+fn outcome_of(result: &Result<Action, Error>) -> Outcome {
+    match result {
+        Ok(action) if action.delay().is_some() => Outcome::RequeueAfter,
+        Ok(_) => Outcome::Success,
+        Err(Error::Panicked(_)) => Outcome::Panic,
+        Err(_) => Outcome::Error,
     }
 }
 

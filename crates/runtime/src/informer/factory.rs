@@ -10,9 +10,10 @@ use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::{Client, Resource};
 use pintle_meta::Random;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Informer;
+use super::{Informer, Retention};
 use crate::reflector::Selection;
 use crate::shutdown::Shutdown;
 
@@ -25,16 +26,18 @@ pub struct Informers {
     client: Client,
     random: Random,
     resync: Duration,
+    cap: Option<usize>,
     shutdown: Shutdown,
     started: Arc<Mutex<BTreeMap<Identity, Box<dyn Any + Send>>>>,
 }
 
-/// The type is part of it because one path is served as a whole object and as metadata only.
-type Identity = (TypeId, String, Selection);
+/// The type is part of it because one path is served as a whole object and as metadata only; the retention is, by name
+/// and budget, because what one keeps another may lack.
+type Identity = (TypeId, String, Selection, &'static str, usize);
 
 impl Informers {
     pub fn new(client: Client, random: Random, shutdown: Shutdown) -> Self {
-        Informers { client, random, resync: RESYNC, shutdown, started: Arc::default() }
+        Informers { client, random, resync: RESYNC, cap: None, shutdown, started: Arc::default() }
     }
 
     /// Another period for informers not yet started.
@@ -43,10 +46,17 @@ impl Informers {
         self
     }
 
+    /// How many bytes each informer not yet started may keep. One that needs more packs everything; if that is still too
+    /// much, it says so in the log and in [`Informer::health`], and goes on: it never drops an object.
+    pub fn with_cap(mut self, bytes: usize) -> Self {
+        self.cap = Some(bytes);
+        self
+    }
+
     /// Every object of a kind, in all namespaces.
     pub fn of<K>(&self) -> Informer<K>
     where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
     {
         self.select(Selection::everything())
     }
@@ -54,32 +64,42 @@ impl Informers {
     /// The objects of a kind that a selection picks.
     pub fn select<K>(&self, selection: Selection) -> Informer<K>
     where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
     {
-        self.with(&(), selection)
+        self.retain(selection, Retention::default())
+    }
+
+    /// The same, of which not the default is kept.
+    pub fn retain<K>(&self, selection: Selection, retention: Retention<K>) -> Informer<K>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    {
+        self.with(&(), selection, &retention)
     }
 
     /// A kind known only at run time.
     pub fn dynamic(&self, resource: &ApiResource) -> Informer<DynamicObject> {
-        self.with(resource, Selection::everything())
+        self.with(resource, Selection::everything(), &Retention::default())
     }
 
     /// A kind known only at run time, of which only the metadata is sent and kept.
     pub fn metadata(&self, resource: &ApiResource) -> Informer<PartialObjectMeta<DynamicObject>> {
-        self.with(resource, Selection::everything())
+        self.with(resource, Selection::everything(), &Retention::default())
     }
 
-    fn with<K>(&self, dynamic_type: &K::DynamicType, selection: Selection) -> Informer<K>
+    fn with<K>(&self, dynamic_type: &K::DynamicType, selection: Selection, retention: &Retention<K>) -> Informer<K>
     where
-        K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        K: Resource + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
     {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        let identity = (TypeId::of::<K>(), K::url_path(dynamic_type, None), selection.clone());
+        let path = K::url_path(dynamic_type, None);
+        let identity = (TypeId::of::<K>(), path, selection.clone(), retention.name, retention.decoded);
         if let Some(informer) = started.get(&identity).and_then(|informer| informer.downcast_ref::<Informer<K>>()) {
             return informer.clone();
         }
         let api = Api::all_with(self.client.clone(), dynamic_type);
-        let informer = Informer::start(api, selection, self.resync, self.random.clone(), self.shutdown.clone());
+        let (random, shutdown) = (self.random.clone(), self.shutdown.clone());
+        let informer = Informer::retaining(api, selection, retention, self.cap, self.resync, random, shutdown);
         started.insert(identity, Box::new(informer.clone()));
         informer
     }

@@ -5,28 +5,39 @@
 //! - A handler that joins late is first given everything there is as `Added`, then the tail: nothing twice, nothing
 //!   missed.
 //! - Handlers may read any store. They may not register handlers on the informer that is calling them.
+//! - What is kept of each object, and in which form, is the [`Retention`]. An informer never drops an object, also not
+//!   over its cap: a loop that acts on a part of the world does harm.
 
 mod factory;
+mod keeping;
+mod packed;
+mod retention;
 mod store;
 #[cfg(test)]
 mod tests;
+mod versions;
+mod writer;
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use kube::Resource;
 use kube::api::Api;
 use pintle_meta::Random;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use factory::Informers;
+use keeping::Keeping;
+pub use retention::Retention;
 use store::Store;
+use versions::{Versions, number};
 
 use crate::key::Key;
 use crate::moment::Moment;
-use crate::reflector::{Delta, Selection, reflect};
+use crate::reflector::{Delta, Selection, reflect, reflect_without_fields};
 use crate::shutdown::Shutdown;
 
 /// What happened to an object, as far as this informer knows.
@@ -95,31 +106,63 @@ impl Drop for Registration {
     }
 }
 
-type Handler<K> = Box<dyn FnMut(&Change<K>) + Send>;
+type Handler<K> = Box<dyn FnMut(&Change<K>, Option<&Arc<str>>) + Send>;
+
+/// So many objects are offered at a time, since packed ones are decoded for it.
+const BATCH: usize = 256;
+
+/// What a resync waits before the next of them.
+const RESYNC_PAUSE: Duration = Duration::from_millis(10);
 
 struct Shared<K> {
     // Lock order: handlers before store. The store's lock is never held while a handler runs.
     handlers: Mutex<Vec<(Arc<AtomicBool>, Handler<K>)>>,
     store: RwLock<Store<K>>,
     synced: Moment,
+    versions: Versions,
+    path: String,
+    selection: Selection,
+    /// Bytes that may be kept, and whether more are.
+    cap: Option<usize>,
+    over: AtomicBool,
+    /// As last counted.
+    bytes: AtomicUsize,
 }
 
 impl<K> Informer<K>
 where
-    K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    K: Resource + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
 {
     /// Starts a watch of its own. Prefer [`Informers`], which shares one among all who ask.
     pub fn start(api: Api<K>, selection: Selection, resync: Duration, random: Random, shutdown: Shutdown) -> Self {
-        let informer = Informer::detached();
+        Informer::retaining(api, selection, &Retention::default(), None, resync, random, shutdown)
+    }
+
+    fn retaining(
+        api: Api<K>,
+        selection: Selection,
+        retention: &Retention<K>,
+        cap: Option<usize>,
+        resync: Duration,
+        random: Random,
+        shutdown: Shutdown,
+    ) -> Self {
+        let informer = Informer::new(api.resource_url(), selection.clone(), retention, cap);
         let (listed, periodic) = (informer.clone(), informer.clone());
+        let drops_fields = retention.drops_fields;
         tokio::spawn(async move {
-            let mirror = reflect(api, selection, random, |delta| listed.take(delta));
+            let mirror = async {
+                match drops_fields {
+                    true => reflect_without_fields(api, selection, random, |delta| listed.take(delta)).await,
+                    false => reflect(api, selection, random, |delta| listed.take(delta)).await,
+                }
+            };
             let resyncs = async {
                 let mut ticks = tokio::time::interval(resync);
                 ticks.tick().await;
                 loop {
                     ticks.tick().await;
-                    periodic.resync();
+                    periodic.resync().await;
                 }
             };
             tokio::select! {
@@ -134,41 +177,116 @@ where
 
     /// An informer without a watch, for tests: feed it with [`Informer::take`].
     pub fn detached() -> Self {
+        Informer::new("", Selection::everything(), &Retention::default(), None)
+    }
+
+    fn new(path: &str, selection: Selection, retention: &Retention<K>, cap: Option<usize>) -> Self {
         Informer {
             shared: Arc::new(Shared {
                 handlers: Mutex::new(Vec::new()),
-                store: RwLock::new(Store::new()),
+                store: RwLock::new(Store::new(Keeping::new(retention), retention.project)),
                 synced: Moment::default(),
+                versions: Versions::default(),
+                path: path.to_owned(),
+                selection,
+                cap,
+                over: AtomicBool::new(false),
+                bytes: AtomicUsize::new(0),
             }),
         }
     }
+}
 
+impl<K> Informer<K>
+where
+    K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+{
     /// Takes in a change and tells the handlers.
     pub fn take(&self, delta: Delta<K>) {
         let mut handlers = self.handlers();
-        let listed = matches!(delta, Delta::Replaced(_));
-        let changes = self.shared.store.write().unwrap_or_else(PoisonError::into_inner).take(delta);
-        for change in &changes {
-            tell(&mut handlers, change);
+        let listed = matches!(delta, Delta::Replaced(_) | Delta::Listed(_));
+        let version = match &delta {
+            Delta::Applied(object) | Delta::Deleted(object) => number(object.meta().resource_version.as_deref()),
+            Delta::Listed(version) | Delta::Bookmark(version) => number(Some(version)),
+            Delta::Replaced(_) | Delta::Listing | Delta::Page(_) => 0,
+        };
+        let told = {
+            let mut store = self.shared.store.write().unwrap_or_else(PoisonError::into_inner);
+            let told = store.take(delta, !handlers.is_empty());
+            self.weigh(&mut store);
+            told
+        };
+        for (change, writer) in &told {
+            tell(&mut handlers, change, writer.as_ref());
         }
-        // Only now: whoever waits for the sync finds every key of the first list in its queue.
+        // Only now: whoever waits for the sync, or for a version, finds every key in its queue.
+        self.shared.versions.advance(version);
         if listed {
             self.shared.synced.come();
         }
     }
 
-    fn resync(&self) {
-        let mut handlers = self.handlers();
-        for object in self.all() {
-            tell(&mut handlers, &Change::Resync(object));
+    /// Over the cap everything is packed, which loses nothing; if that does not help, someone is told.
+    fn weigh(&self, store: &mut Store<K>) {
+        let (path, mut bytes) = (&self.shared.path, store.bytes());
+        if let Some(cap) = self.shared.cap {
+            if bytes > cap && store.pack_all() {
+                tracing::warn!(%path, bytes, cap, "an informer met its cap; from now on it keeps everything packed");
+                bytes = store.bytes();
+            }
+            let over = bytes > cap;
+            if over && !self.shared.over.load(Ordering::Acquire) {
+                tracing::error!(
+                    %path, bytes, cap, objects = store.len(),
+                    "an informer keeps more than its cap, and drops nothing: select fewer objects, project them \
+                     smaller, watch metadata only, or raise the cap"
+                );
+            }
+            self.shared.over.store(over, Ordering::Release);
+        }
+        self.shared.bytes.store(bytes, Ordering::Release);
+    }
+
+    /// Offers everything to the handlers again, a few at a time, so that changes come through in between.
+    async fn resync(&self) {
+        let mut last: Option<Arc<Key>> = None;
+        loop {
+            {
+                let mut handlers = self.handlers();
+                let (objects, end) = self.read(|store| store.after(last.as_deref(), BATCH));
+                for object in objects {
+                    tell(&mut handlers, &Change::Resync(object), None);
+                }
+                if end.is_none() {
+                    return;
+                }
+                last = end;
+            }
+            tokio::time::sleep(RESYNC_PAUSE).await;
         }
     }
 
     /// Calls the handler with everything there is, then with every change, until the registration is dropped.
     pub fn on_change(&self, mut handler: impl FnMut(&Change<K>) + Send + 'static) -> Registration {
+        self.on_change_by(move |change, _| handler(change))
+    }
+
+    /// The same, with the name of who wrote the change: the manager of the newest managed fields. It is not known for
+    /// what was there before the handler, for a resync, and for what a list shows to be gone.
+    pub fn on_change_by(
+        &self,
+        mut handler: impl FnMut(&Change<K>, Option<&Arc<str>>) + Send + 'static,
+    ) -> Registration {
+        // Nothing changes in between: whoever takes a change in needs this lock first.
         let mut handlers = self.handlers();
-        for object in self.all() {
-            handler(&Change::Added(object));
+        let mut last: Option<Arc<Key>> = None;
+        loop {
+            let (objects, end) = self.read(|store| store.after(last.as_deref(), BATCH));
+            objects.into_iter().for_each(|object| handler(&Change::Added(object), None));
+            if end.is_none() {
+                break;
+            }
+            last = end;
         }
         let cancelled = Arc::new(AtomicBool::new(false));
         handlers.push((cancelled.clone(), Box::new(handler)));
@@ -214,6 +332,46 @@ where
         self.shared.synced.wait().await;
     }
 
+    /// The highest resourceVersion taken in, from lists, events and bookmarks; 0 before the first, or if the server's
+    /// versions are no numbers.
+    pub fn version(&self) -> u64 {
+        self.shared.versions.highest()
+    }
+
+    /// Returns once [`Informer::version`] is this or higher and every handler has seen it.
+    pub async fn reached(&self, version: u64) {
+        self.shared.versions.reached(version).await;
+    }
+
+    /// The path of the collection that is watched; empty for a detached informer.
+    pub fn path(&self) -> &str {
+        &self.shared.path
+    }
+
+    /// Whether every object of the collection is here, since none was selected.
+    pub fn is_whole(&self) -> bool {
+        self.shared.selection == Selection::everything()
+    }
+
+    /// What is retained, in counted bytes: packed objects by their length, decoded ones by an estimate.
+    pub fn bytes(&self) -> usize {
+        self.shared.bytes.load(Ordering::Acquire)
+    }
+
+    /// What is wrong with this informer, for whoever is asked whether all is well.
+    pub fn health(&self) -> Result<(), String> {
+        match self.shared.cap {
+            Some(cap) if self.shared.over.load(Ordering::Acquire) => Err(format!(
+                "the informer of {} keeps {} bytes of {} objects, more than its cap of {cap}: select fewer objects, \
+                 project them smaller, watch metadata only, or raise the cap",
+                self.shared.path,
+                self.bytes(),
+                self.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn read<T>(&self, read: impl FnOnce(&Store<K>) -> T) -> T {
         read(&self.shared.store.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -225,10 +383,10 @@ where
     }
 }
 
-fn tell<K>(handlers: &mut [(Arc<AtomicBool>, Handler<K>)], change: &Change<K>) {
+fn tell<K>(handlers: &mut [(Arc<AtomicBool>, Handler<K>)], change: &Change<K>, writer: Option<&Arc<str>>) {
     for (cancelled, handler) in handlers {
         if !cancelled.load(Ordering::Acquire) {
-            handler(change);
+            handler(change, writer);
         }
     }
 }

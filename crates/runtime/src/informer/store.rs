@@ -6,131 +6,238 @@
 //! objects   default/a → Pod a     default/b → Pod b     kube-system/c → Pod c
 //! node      n1 → {default/a, kube-system/c}             n2 → {default/b}
 //! ```
+//!
+//! A list that comes in pages is a round: each object of a page is marked with it, and at its end whatever has an older
+//! mark is gone from the server.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use kube::Resource;
 
 use super::Change;
+use super::keeping::{Form, Held, Keeping};
+use super::versions::number;
+use super::writer::Writers;
 use crate::key::Key;
 use crate::reflector::Delta;
 
 pub(crate) type IndexFunction<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
-pub(crate) struct Store<K> {
-    objects: BTreeMap<Key, Arc<K>>,
+/// A change, and who wrote it.
+pub(super) type Told<K> = (Change<K>, Option<Arc<str>>);
+
+/// From so many objects on it is worth closing the gaps that a long list leaves in the map.
+const MANY: usize = 1000;
+
+pub(super) struct Store<K> {
+    objects: BTreeMap<Arc<Key>, Slot<K>>,
     indexes: BTreeMap<&'static str, Index<K>>,
+    keeping: Keeping<K>,
+    project: fn(&mut K),
+    writers: Writers,
+    round: u32,
+}
+
+struct Slot<K> {
+    held: Held<K>,
+    /// The number of its resourceVersion; 0 if that is none.
+    version: u64,
+    round: u32,
 }
 
 struct Index<K> {
     values_of: IndexFunction<K>,
-    keys: BTreeMap<String, BTreeSet<Key>>,
+    keys: BTreeMap<String, BTreeSet<Arc<Key>>>,
 }
 
 impl<K: Resource> Store<K> {
-    pub(crate) fn new() -> Self {
-        Store { objects: BTreeMap::new(), indexes: BTreeMap::new() }
+    pub(super) fn new(keeping: Keeping<K>, project: fn(&mut K)) -> Self {
+        let (objects, indexes, writers) = (BTreeMap::new(), BTreeMap::new(), Writers::default());
+        Store { objects, indexes, keeping, project, writers, round: 0 }
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.objects.get(key).cloned()
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<K>> {
+        let (key, slot) = self.objects.get_key_value(key)?;
+        self.keeping.read(key, &slot.held)
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<K>> {
-        self.objects.values().cloned().collect()
+    pub(super) fn all(&self) -> Vec<Arc<K>> {
+        self.objects.iter().filter_map(|(key, slot)| self.keeping.peek(key, &slot.held)).collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Up to `most` objects that come after the key in order, and the key to go on from if there may be more.
+    pub(super) fn after(&self, key: Option<&Key>, most: usize) -> (Vec<Arc<K>>, Option<Arc<Key>>) {
+        let start = key.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.objects.range::<Key, _>((start, Bound::Unbounded)).take(most);
+        let (count, last) = range.clone().fold((0, None), |(count, _), (key, _)| (count + 1, Some(key)));
+        let objects = range.filter_map(|(key, slot)| self.keeping.peek(key, &slot.held)).collect();
+        (objects, last.filter(|_| count == most).cloned())
+    }
+
+    pub(super) fn len(&self) -> usize {
         self.objects.len()
     }
 
-    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+    pub(super) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
         // Keys sort by namespace first, and no name is empty, so one range holds the namespace.
         self.objects
-            .range(Key::new(namespace, "")..)
+            .range::<Key, _>(Key::new(namespace, "")..)
             .take_while(|(key, _)| key.namespace == namespace)
-            .map(|(_, object)| object.clone())
+            .filter_map(|(key, slot)| self.keeping.peek(key, &slot.held))
             .collect()
     }
 
-    pub(crate) fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
+    pub(super) fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
         let keys = self.indexes.get(index).and_then(|index| index.keys.get(value));
         keys.into_iter().flatten().filter_map(|key| self.get(key)).collect()
     }
 
     /// Adds an index unless one of that name is there.
-    pub(crate) fn add_index(&mut self, name: &'static str, values_of: IndexFunction<K>) {
+    pub(super) fn add_index(&mut self, name: &'static str, values_of: IndexFunction<K>) {
         if self.indexes.contains_key(name) {
             return;
         }
         let mut index = Index { values_of, keys: BTreeMap::new() };
-        for (key, object) in &self.objects {
-            index.insert(key, object);
+        for (key, slot) in &self.objects {
+            if let Some(object) = self.keeping.peek(key, &slot.held) {
+                index.insert(key, &object);
+            }
         }
         self.indexes.insert(name, index);
     }
 
-    /// Takes in what the server told, and says what that changed.
-    pub(crate) fn take(&mut self, delta: Delta<K>) -> Vec<Change<K>> {
+    /// Counted bytes of what is retained.
+    pub(super) fn bytes(&self) -> usize {
+        self.keeping.bytes()
+    }
+
+    /// The smallest form for everything, now and from now on. False if that is how it was.
+    pub(super) fn pack_all(&mut self) -> bool {
+        if self.keeping.packs_all() {
+            return false;
+        }
+        self.keeping.pack_all();
+        for (key, slot) in &mut self.objects {
+            if let Form::Decoded(object) = &slot.held.form {
+                let object = object.clone();
+                self.keeping.release(key, &slot.held);
+                slot.held = self.keeping.hold(key, &object);
+            }
+        }
+        true
+    }
+
+    /// Takes in what the server told, and says what that changed. Nobody is told if nobody listens.
+    pub(super) fn take(&mut self, delta: Delta<K>, listening: bool) -> Vec<Told<K>> {
+        let mut told = Vec::new();
         match delta {
-            Delta::Applied(object) => self.put(object),
-            Delta::Deleted(object) => {
-                let key = Key::of(&object);
+            Delta::Applied(object) => self.put(object, listening, &mut told),
+            Delta::Deleted(mut object) => {
+                let writer = self.writers.last(object.meta());
+                (self.project)(&mut object);
                 // The last state the server tells is newer than ours; both carry the same key.
-                match self.remove(&key) {
-                    Some(_) => vec![Change::Deleted(Arc::new(object))],
-                    None => Vec::new(),
+                let key = Key::of(&object);
+                if self.objects.contains_key(&key) {
+                    self.remove_for(&key, false);
+                    told.push((Change::Deleted(Arc::new(object)), writer));
                 }
             }
             Delta::Replaced(objects) => {
                 let present: BTreeSet<Key> = objects.iter().map(Key::of).collect();
-                let absent: Vec<Key> = self.objects.keys().filter(|key| !present.contains(*key)).cloned().collect();
-                let mut changes: Vec<Change<K>> =
-                    absent.iter().filter_map(|key| self.remove(key)).map(Change::Deleted).collect();
-                changes.extend(objects.into_iter().flat_map(|object| self.put(object)));
-                changes
+                self.remove_where(|key, _| !present.contains(key), &mut told);
+                objects.into_iter().for_each(|object| self.put(object, listening, &mut told));
+            }
+            Delta::Listing => self.round = self.round.wrapping_add(1),
+            Delta::Page(objects) => objects.into_iter().for_each(|object| self.put(object, listening, &mut told)),
+            Delta::Listed(_) => {
+                let round = self.round;
+                self.remove_where(|_, slot| slot.round != round, &mut told);
+                if self.objects.len() >= MANY {
+                    self.objects = std::mem::take(&mut self.objects).into_iter().collect();
+                }
+            }
+            Delta::Bookmark(_) => {}
+        }
+        told
+    }
+
+    fn remove_where(&mut self, mut gone: impl FnMut(&Key, &Slot<K>) -> bool, told: &mut Vec<Told<K>>) {
+        let absent: Vec<Arc<Key>> =
+            self.objects.iter().filter(|(key, slot)| gone(key, slot)).map(|(key, _)| key.clone()).collect();
+        for key in absent {
+            if let Some(object) = self.remove_for(&key, true) {
+                told.push((Change::Deleted(object), None));
             }
         }
     }
 
-    fn put(&mut self, object: K) -> Vec<Change<K>> {
-        let (key, new) = (Key::of(&object), Arc::new(object));
-        let Some(old) = self.objects.get(&key).cloned() else {
-            self.insert(key, new.clone());
-            return vec![Change::Added(new)];
+    fn put(&mut self, mut object: K, listening: bool, told: &mut Vec<Told<K>>) {
+        let key = Key::of(&object);
+        let version = number(object.meta().resource_version.as_deref());
+        let known = self.objects.get_key_value(&key).map(|(key, slot)| (key.clone(), slot.version));
+        if known.as_ref().is_some_and(|(_, before)| self.is_same(&key, *before, version, &object)) {
+            if let Some(slot) = self.objects.get_mut(&key) {
+                slot.round = self.round;
+            }
+            return;
+        }
+        let writer = listening.then(|| self.writers.last(object.meta())).flatten();
+        (self.project)(&mut object);
+        let new = Arc::new(object);
+        let Some((key, _)) = known else {
+            self.insert(Arc::new(key), &new, version);
+            told.push((Change::Added(new), writer));
+            return;
         };
-        if old.meta().resource_version.is_some() && old.meta().resource_version == new.meta().resource_version {
-            return Vec::new();
-        }
-        self.remove(&key);
-        self.insert(key, new.clone());
-        if old.meta().uid == new.meta().uid {
-            vec![Change::Updated { old, new }]
-        } else {
-            // One name, two lives: whoever counts objects must see one end and the other begin.
-            vec![Change::Deleted(old), Change::Added(new)]
+        let old = self.remove_for(&key, listening);
+        self.insert(key, &new, version);
+        match old {
+            Some(old) if old.meta().uid == new.meta().uid => told.push((Change::Updated { old, new }, writer)),
+            Some(old) => {
+                // One name, two lives: whoever counts objects must see one end and the other begin.
+                told.push((Change::Deleted(old), None));
+                told.push((Change::Added(new), writer));
+            }
+            None => told.push((Change::Added(new), writer)),
         }
     }
 
-    fn insert(&mut self, key: Key, object: Arc<K>) {
-        for index in self.indexes.values_mut() {
-            index.insert(&key, &object);
+    /// Whether the object is the one that is known already.
+    fn is_same(&self, key: &Key, before: u64, version: u64, object: &K) -> bool {
+        if before != 0 || version != 0 {
+            return before == version;
         }
-        self.objects.insert(key, object);
+        let new = &object.meta().resource_version;
+        new.is_some() && self.get(key).is_some_and(|old| old.meta().resource_version == *new)
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
-        let object = self.objects.remove(key)?;
+    fn insert(&mut self, key: Arc<Key>, object: &Arc<K>, version: u64) {
         for index in self.indexes.values_mut() {
-            index.remove(key, &object);
+            index.insert(&key, object);
         }
-        Some(object)
+        let held = self.keeping.hold(&key, object);
+        self.objects.insert(key, Slot { held, version, round: self.round });
+    }
+
+    /// Takes the object out. It is decoded only if someone needs it.
+    fn remove_for(&mut self, key: &Key, needed: bool) -> Option<Arc<K>> {
+        let (key, slot) = self.objects.remove_entry(key)?;
+        let needed = needed || !self.indexes.is_empty();
+        let object = needed.then(|| self.keeping.peek(&key, &slot.held)).flatten();
+        self.keeping.release(&key, &slot.held);
+        if let Some(object) = &object {
+            for index in self.indexes.values_mut() {
+                index.remove(&key, object);
+            }
+        }
+        object
     }
 }
 
 impl<K> Index<K> {
-    fn insert(&mut self, key: &Key, object: &K) {
+    fn insert(&mut self, key: &Arc<Key>, object: &K) {
         for value in (self.values_of)(object) {
             self.keys.entry(value).or_default().insert(key.clone());
         }

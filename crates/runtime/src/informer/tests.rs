@@ -153,3 +153,192 @@ async fn a_missed_change_is_caught_by_the_resync() {
     tokio::time::sleep(Duration::from_secs(130)).await;
     assert_eq!(lines(&log), ["added a", "resync a", "resync a"]);
 }
+
+fn managed(name: &str, version: &str, writers: &[(&str, &str)]) -> ConfigMap {
+    let entries: Vec<Value> = writers
+        .iter()
+        .map(|(manager, time)| json!({"manager": manager, "time": time, "fieldsV1": {"f:data": {}}}))
+        .collect();
+    let mut map = map(name, version, "u1");
+    map.metadata.managed_fields = serde_json::from_value(Value::Array(entries)).unwrap();
+    map.metadata.annotations =
+        Some([("kubectl.kubernetes.io/last-applied-configuration".to_owned(), "{}".to_owned())].into());
+    map
+}
+
+fn kept(retention: &Retention<ConfigMap>) -> ConfigMap {
+    let informer = Informer::new("", Selection::everything(), retention, None);
+    informer.take(Delta::Applied(managed("a", "1", &[("kubectl", "2026-11-16T04:05:29Z")])));
+    informer.all()[0].as_ref().clone()
+}
+
+#[tokio::test]
+async fn what_a_loop_writes_back_loses_nothing_that_the_server_would_miss() {
+    let default = kept(&Retention::default());
+    assert_eq!(default.metadata.managed_fields, None, "absent, for an empty list turns tracking off");
+    assert!(default.metadata.annotations.is_some(), "a PUT without last-applied would break kubectl apply");
+    for decoded in [0, usize::MAX] {
+        let everything = kept(&Retention::everything().decoded_up_to(decoded));
+        assert_eq!(everything, managed("a", "1", &[("kubectl", "2026-11-16T04:05:29Z")]));
+        let own = kept(
+            &Retention::projected("names", |map: &mut ConfigMap| map.metadata.labels = None).decoded_up_to(decoded),
+        );
+        assert_eq!((own.metadata.labels, own.metadata.name), (None, Some("a".to_owned())));
+    }
+}
+
+#[tokio::test]
+async fn a_handler_learns_who_wrote_last() {
+    let informer = Informer::detached();
+    let log: Log = Arc::default();
+    let lines_of = log.clone();
+    let _registration = informer.on_change_by(move |_: &Change<ConfigMap>, writer| {
+        lines_of.lock().unwrap().push(writer.map_or_else(|| "nobody".to_owned(), |writer| writer.to_string()));
+    });
+    let (early, late) = ("2026-11-16T04:05:29Z", "2026-11-16T04:05:30Z");
+    informer.take(Delta::Applied(managed("a", "1", &[("kubectl", late), ("scheduler", early)])));
+    informer.take(Delta::Applied(managed("a", "2", &[("kubectl", late), ("kubelet", late)])));
+    informer.take(Delta::Applied(map("a", "3", "u1")));
+    informer.take(Delta::Deleted(managed("a", "4", &[("garbage", late)])));
+    assert_eq!(lines(&log), ["kubectl", "kubelet", "nobody", "garbage"], "of two in one second, the last in the list");
+}
+
+/// The same steps, with everything decoded, everything packed, and half of it.
+#[tokio::test]
+async fn packed_or_not_handlers_and_readers_see_the_same() {
+    let told = |decoded: usize| {
+        let informer = Informer::new("", Selection::everything(), &Retention::default().decoded_up_to(decoded), None);
+        informer.add_index("version", |map: &ConfigMap| {
+            map.metadata.labels.iter().flatten().map(|(_, v)| v.clone()).collect()
+        });
+        let log: Log = Arc::default();
+        let lines_of = log.clone();
+        let _registration = informer.on_change(move |change: &Change<ConfigMap>| {
+            lines_of.lock().unwrap().push(format!("{:?}", (change.old(), change.object())));
+        });
+        informer.take(Delta::Listing);
+        informer.take(Delta::Page((0..40).map(|n| map(&format!("m{n}"), "5", &format!("u{n}"))).collect()));
+        informer.take(Delta::Listed("7".into()));
+        informer.take(Delta::Applied(map("m3", "8", "u3")));
+        informer.take(Delta::Applied(map("m4", "9", "other")));
+        informer.take(Delta::Deleted(map("m5", "10", "u5")));
+        informer.take(Delta::Replaced((10..50).map(|n| map(&format!("m{n}"), "5", &format!("u{n}"))).collect()));
+        let read = (informer.all(), informer.in_namespace("shop"), informer.by_index("version", "5"), informer.len());
+        (lines(&log), format!("{read:?}"), informer.get(&Key::new("shop", "m12")))
+    };
+    let decoded = told(usize::MAX);
+    assert_eq!(decoded.0.len(), 40 + 1 + 2 + 1 + 9 + 10);
+    assert_eq!(told(0), decoded);
+    assert_eq!(told(20_000), decoded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_and_a_resync_of_many_objects_leave_none_out() {
+    for count in [255, 256, 257, 600] {
+        let informer = Informer::detached();
+        informer.take(Delta::Replaced((0..count).map(|n| map(&format!("m{n}"), "1", &format!("u{n}"))).collect()));
+        let (log, _registration) = logged(&informer);
+        assert_eq!(lines(&log).len(), count);
+        informer.resync().await;
+        assert_eq!(lines(&log).iter().filter(|line| line.starts_with("resync")).count(), count);
+    }
+}
+
+#[tokio::test]
+async fn a_list_in_pages_shows_what_is_gone_also_after_a_list_that_broke_off() {
+    let informer = Informer::detached();
+    let (log, _registration) = logged(&informer);
+    informer.take(Delta::Replaced(vec![map("a", "1", "u1"), map("z", "1", "u9")]));
+    lines(&log);
+    informer.take(Delta::Listing);
+    informer.take(Delta::Page(vec![map("a", "1", "u1"), map("b", "2", "u2")]));
+    assert!(informer.get(&Key::new("shop", "z")).is_some(), "the list is not over");
+    informer.take(Delta::Listing);
+    informer.take(Delta::Page(vec![map("b", "2", "u2")]));
+    informer.take(Delta::Page(vec![map("c", "3", "u3")]));
+    informer.take(Delta::Listed("20".into()));
+    assert_eq!(lines(&log), ["added b", "added c", "deleted a", "deleted z"]);
+    assert_eq!(informer.version(), 20);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_version_wakes_when_it_is_in_and_in_order() {
+    let informer = Informer::<ConfigMap>::detached();
+    let log: Log = Arc::default();
+    let waiters: Vec<_> = [9, 5, 3, 5]
+        .into_iter()
+        .enumerate()
+        .map(|(at, version)| {
+            let (informer, log) = (informer.clone(), log.clone());
+            tokio::spawn(async move {
+                informer.reached(version).await;
+                log.lock().unwrap().push(format!("{at} waited for {version}"));
+            })
+        })
+        .collect();
+    let turn = || async {
+        for _ in 0..10 {
+            tokio::task::yield_now().await
+        }
+    };
+    turn().await;
+    informer.take(Delta::Applied(map("a", "4", "u1")));
+    turn().await;
+    assert_eq!(lines(&log), ["2 waited for 3"]);
+    informer.take(Delta::Bookmark("8".into()));
+    turn().await;
+    assert_eq!(lines(&log), ["1 waited for 5", "3 waited for 5"], "a bookmark counts");
+    informer.take(Delta::Applied(map("a", "no number", "u1")));
+    assert_eq!(informer.version(), 8);
+    informer.take(Delta::Deleted(map("a", "9", "u1")));
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    informer.reached(9).await;
+}
+
+#[tokio::test]
+async fn over_its_cap_an_informer_keeps_everything_and_says_so() {
+    let informer = Informer::new("/api/v1/configmaps", Selection::everything(), &Retention::default(), Some(200_000));
+    let many = |count| (0..count).map(|n| map(&format!("m{n}"), &format!("{}", n + 1), &format!("u{n}"))).collect();
+    informer.take(Delta::Replaced(many(200)));
+    let decoded = informer.bytes();
+    assert!(informer.health().is_ok() && (100_000..200_000).contains(&decoded), "{decoded}");
+    informer.take(Delta::Replaced(many(400)));
+    assert!(informer.health().is_ok() && informer.bytes() < decoded, "packing was enough: {}", informer.bytes());
+    informer.take(Delta::Replaced(many(2000)));
+    let trouble = informer.health().unwrap_err();
+    assert!(trouble.contains("/api/v1/configmaps") && trouble.contains("metadata only"), "{trouble}");
+    assert_eq!((informer.len(), informer.all().len()), (2000, 2000), "nothing is dropped");
+    informer.take(Delta::Replaced(many(1)));
+    assert_eq!(informer.health(), Ok(()), "healthy again once there is less");
+}
+
+/// Joins in the middle of changes that come from another thread: snapshot and tail must make the whole, each once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_joins_during_changes_misses_nothing_and_hears_nothing_twice() {
+    for packed in [false, true] {
+        let decoded = if packed { 0 } else { usize::MAX };
+        let informer = Informer::new("", Selection::everything(), &Retention::default().decoded_up_to(decoded), None);
+        let source = informer.clone();
+        let feeding = tokio::task::spawn_blocking(move || {
+            for n in 0..400 {
+                source.take(Delta::Applied(map(&format!("m{n}"), &format!("{}", n + 1), &format!("u{n}"))));
+            }
+        });
+        let mut joined = Vec::new();
+        while !feeding.is_finished() && joined.len() < 50 {
+            joined.push(logged(&informer));
+            tokio::task::yield_now().await;
+        }
+        feeding.await.unwrap();
+        joined.push(logged(&informer));
+        for (log, _registration) in &joined {
+            let mut seen = lines(log);
+            let count = seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!((count, seen.len()), (400, 400));
+        }
+    }
+}

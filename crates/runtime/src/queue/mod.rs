@@ -2,150 +2,192 @@
 //!
 //! - A key is in the queue at most once, however often it is added.
 //! - A key is never handed to two workers: added while it is worked on, it comes back after `done`.
-//! - Keys come out in the order in which they went in.
+//! - Keys of a class come out in the order in which they went in. A more urgent class goes first, but a key that has
+//!   stood in its line for an ageing period counts as one class more urgent, so that none waits for ever.
+//! - A key that is added again under a more urgent class is raised to it; nothing lowers it.
 //! - `add_rate_limited` waits longer each time, until `forget`; plain `add` and `add_after` do not count as failures.
+//!   Retries of all keys together share a token bucket.
+//! - An `add` while a key waits for its time makes it ready at once; its time still comes, as in client-go.
 //! - After `shut_down` nothing goes in and nothing comes out; what is being worked on may finish.
 
+mod histogram;
+mod limit;
+mod lines;
+#[cfg(test)]
+mod model;
 mod state;
+mod sync;
 #[cfg(test)]
 mod tests;
+mod waking;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+
+pub use histogram::Histogram;
+pub use limit::Rate;
 
 use crate::backoff::Backoff;
 use state::State;
+use waking::Core;
 
-/// What a queue has counted.
+/// How urgent a key is. `Urgent` is greater than `Low`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Nothing happened: a periodic look.
+    Low,
+    #[default]
+    Normal,
+    Urgent,
+}
+
+impl Class {
+    /// Most urgent first.
+    pub const ALL: [Class; 3] = [Class::Urgent, Class::Normal, Class::Low];
+
+    fn line(self) -> usize {
+        match self {
+            Class::Urgent => 0,
+            Class::Normal => 1,
+            Class::Low => 2,
+        }
+    }
+}
+
+/// How a queue behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// What a failed key waits.
+    pub backoff: Backoff,
+    /// How many retries of all keys together go through; `None` for any number.
+    pub rate: Option<Rate>,
+    /// After so long in its line a key counts as one class more urgent.
+    pub ageing: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { backoff: Backoff::KEY, rate: Some(Rate::RETRIES), ageing: Duration::from_secs(30) }
+    }
+}
+
+/// What a queue has counted, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Keys ready to be worked on.
     pub depth: usize,
+    /// The same, in the order of [`Class::ALL`].
+    pub depth_by_class: [usize; 3],
     /// Keys that wait for their time.
     pub delayed: usize,
     /// Keys in the hands of workers.
     pub working: usize,
     pub adds: u64,
     pub retries: u64,
+    /// How long the first key of a line has stood there; the longest of all lines.
+    pub oldest_wait: Duration,
+    /// How long the longest running work has been going on.
+    pub longest_work: Duration,
+}
+
+/// How long keys waited for a worker, and how long the work on them took, since the queue was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Durations {
+    pub wait: Histogram,
+    pub work: Histogram,
 }
 
 /// A queue of keys. Cheap to clone; clones are the same queue.
 #[derive(Debug)]
 pub struct Queue<T> {
-    shared: Arc<Shared<T>>,
-}
-
-#[derive(Debug)]
-struct Shared<T> {
-    state: Mutex<State<T>>,
-    changed: Notify,
-    backoff: Backoff,
+    core: Arc<Core<T, Mutex<State<T>>, Notify>>,
 }
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        Queue { shared: self.shared.clone() }
+        Queue { core: self.core.clone() }
     }
 }
 
-impl<T: Ord + Clone> Default for Queue<T> {
+impl<T: Hash + Eq + Clone> Default for Queue<T> {
     fn default() -> Self {
-        Queue::new(Backoff::KEY)
+        Queue::with(Config::default())
     }
 }
 
-impl<T: Ord + Clone> Queue<T> {
+impl<T: Hash + Eq + Clone> Queue<T> {
     pub fn new(backoff: Backoff) -> Self {
-        let state = Mutex::new(State::new());
-        Queue { shared: Arc::new(Shared { state, changed: Notify::new(), backoff }) }
+        Queue::with(Config { backoff, ..Config::default() })
+    }
+
+    pub fn with(config: Config) -> Self {
+        Queue { core: Arc::new(Core::new(config)) }
     }
 
     pub fn add(&self, key: T) {
-        if self.state().add(key) {
-            self.shared.changed.notify_one();
-        }
+        self.core.add(key, Class::Normal);
+    }
+
+    /// Adds the key, or raises it if it waits in a class that is less urgent.
+    pub fn add_in(&self, key: T, class: Class) {
+        self.core.add(key, class);
     }
 
     /// Adds the key once the time has passed; of two delays for one key the earlier holds.
     pub fn add_after(&self, key: T, delay: Duration) {
-        if delay.is_zero() {
-            return self.add(key);
-        }
-        self.state().add_at(key, Instant::now() + delay);
-        self.shared.changed.notify_one();
+        self.core.add_after(key, delay);
     }
 
-    /// Adds the key after a wait that doubles with every call until `forget`.
+    /// Adds the key after a wait that doubles with every call until `forget`, and longer if all keys together are
+    /// tried again too often.
     pub fn add_rate_limited(&self, key: T) {
-        let failures = self.state().fail(&key);
-        self.add_after(key, self.shared.backoff.after(failures));
+        self.core.add_rate_limited(key);
     }
 
     /// The key's work went well: its next failure waits the shortest time again.
     pub fn forget(&self, key: &T) {
-        self.state().forget(key);
+        self.core.read(|state| state.forget(key));
     }
 
     /// How often the key has failed since it was last forgotten.
     pub fn failures(&self, key: &T) -> u32 {
-        self.state().failures(key)
+        self.core.read(|state| state.failures(key))
     }
 
     /// The next key, which is this caller's alone until `done`; `None` after the shutdown.
     pub async fn get(&self) -> Option<T> {
-        loop {
-            let changed = self.shared.changed.notified();
-            let next_due = {
-                let mut state = self.state();
-                if state.is_shut_down() {
-                    // Pass it on: one wake-up reaches one worker.
-                    self.shared.changed.notify_one();
-                    return None;
-                }
-                state.release_due(Instant::now());
-                if let Some(key) = state.take() {
-                    if state.has_more() {
-                        self.shared.changed.notify_one();
-                    }
-                    return Some(key);
-                }
-                state.next_due()
-            };
-            match next_due {
-                Some(due) => tokio::select! {
-                    biased;
-                    () = changed => {}
-                    () = tokio::time::sleep_until(due) => {}
-                },
-                None => changed.await,
-            }
-        }
+        self.core.get().await
     }
 
     /// The work on a key is over, well or not.
     pub fn done(&self, key: &T) {
-        if self.state().done(key) {
-            self.shared.changed.notify_one();
-        }
+        self.core.done(key);
     }
 
     pub fn shut_down(&self) {
-        self.state().shut_down();
-        self.shared.changed.notify_one();
+        self.core.shut_down();
     }
 
     pub fn is_shut_down(&self) -> bool {
-        self.state().is_shut_down()
+        self.core.read(|state| state.is_shut_down())
     }
 
     pub fn metrics(&self) -> Metrics {
-        self.state().metrics()
+        let now = self.core.now();
+        self.core.read(|state| state.metrics(now))
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn durations(&self) -> Durations {
+        self.core.read(|state| state.durations())
+    }
+
+    /// The key that has been worked on longest, for whoever looks for work that is stuck.
+    pub fn longest_running(&self) -> Option<(T, Duration)> {
+        let now = self.core.now();
+        self.core.read(|state| state.longest_running(now))
     }
 }

@@ -1,0 +1,192 @@
+//! The form in which an informer holds one object, and the count of what all of them take.
+//!
+//! Bytes are counted by what is written, not by what the allocator gave: a packed object by its length, a decoded one by
+//! its JSON's length times [`DECODED_FACTOR`], which was measured for Pods (docs/informers.md), each with its key.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::packed::Dictionary;
+use super::retention::Retention;
+use crate::key::Key;
+
+/// What a byte of an object's JSON takes decoded: structs with room for every field that is absent.
+const DECODED_FACTOR: usize = 4;
+
+/// What a key and its place in the map take beside the letters.
+const PLACE: usize = 128;
+
+/// Packed objects that were read or changed a moment ago are also kept decoded, up to so many estimated bytes.
+const RECENT: usize = 4 << 20;
+
+pub(super) enum Form<K> {
+    Decoded(Arc<K>),
+    Packed(Box<[u8]>),
+}
+
+/// An object as it is held, and what it is counted for.
+pub(super) struct Held<K> {
+    pub(super) form: Form<K>,
+    size: usize,
+}
+
+/// How objects of this type become JSON and come back; here, so that whoever only reads needs to know nothing of it.
+struct Codec<K> {
+    encode: fn(&K) -> Option<Vec<u8>>,
+    decode: fn(&[u8]) -> Option<K>,
+}
+
+pub(super) struct Keeping<K> {
+    codec: Codec<K>,
+    dictionary: Dictionary,
+    recent: Mutex<Recent<K>>,
+    budget: usize,
+    /// What is kept decoded beside its packed form.
+    recent_budget: usize,
+    decoded: usize,
+    packed: usize,
+}
+
+struct Recent<K> {
+    objects: BTreeMap<Arc<Key>, (Arc<K>, usize)>,
+    order: VecDeque<Arc<Key>>,
+    bytes: usize,
+}
+
+impl<K: Serialize + DeserializeOwned> Keeping<K> {
+    pub(super) fn new(retention: &Retention<K>) -> Self {
+        Keeping {
+            codec: Codec {
+                encode: |object| serde_json::to_vec(object).ok(),
+                decode: |json| serde_json::from_slice(json).ok(),
+            },
+            dictionary: Dictionary::default(),
+            recent: Mutex::new(Recent { objects: BTreeMap::new(), order: VecDeque::new(), bytes: 0 }),
+            budget: retention.decoded,
+            recent_budget: RECENT,
+            decoded: 0,
+            packed: 0,
+        }
+    }
+}
+
+impl<K> Keeping<K> {
+    /// Takes an object in, decoded if the budget allows, else packed.
+    pub(super) fn hold(&mut self, key: &Arc<Key>, object: &Arc<K>) -> Held<K> {
+        let json = (self.codec.encode)(object);
+        let place = PLACE + key.namespace.len() + key.name.len();
+        let size = json.as_ref().map_or(0, Vec::len) * DECODED_FACTOR + place;
+        if self.decoded + size > self.budget
+            && let Some(packed) = json.and_then(|json| self.dictionary.pack(&json))
+        {
+            self.recent().put(key, object.clone(), size, self.recent_budget);
+            let held = Held { size: packed.len() + place, form: Form::Packed(packed) };
+            self.packed += held.size;
+            return held;
+        }
+        // What cannot be packed stays as it is: an informer never drops an object.
+        self.decoded += size;
+        Held { form: Form::Decoded(object.clone()), size }
+    }
+
+    pub(super) fn release(&mut self, key: &Key, held: &Held<K>) {
+        match held.form {
+            Form::Decoded(_) => self.decoded -= held.size,
+            Form::Packed(_) => {
+                self.packed -= held.size;
+                self.recent().remove(key);
+            }
+        }
+    }
+
+    /// The object, which a reader is likely to ask for again.
+    pub(super) fn read(&self, key: &Arc<Key>, held: &Held<K>) -> Option<Arc<K>> {
+        match &held.form {
+            Form::Decoded(object) => Some(object.clone()),
+            Form::Packed(packed) => {
+                if let Some(object) = self.recent().get(key) {
+                    return Some(object);
+                }
+                let (object, size) = self.decode(packed)?;
+                self.recent().put(key, object.clone(), size, self.recent_budget);
+                Some(object)
+            }
+        }
+    }
+
+    /// The object, as one of many: what was read a moment ago is not pushed out by it.
+    pub(super) fn peek(&self, key: &Key, held: &Held<K>) -> Option<Arc<K>> {
+        match &held.form {
+            Form::Decoded(object) => Some(object.clone()),
+            Form::Packed(packed) => {
+                let recent = self.recent().get(key);
+                recent.or_else(|| self.decode(packed).map(|(object, _)| object))
+            }
+        }
+    }
+
+    fn decode(&self, packed: &[u8]) -> Option<(Arc<K>, usize)> {
+        let json = self.dictionary.unpack(packed);
+        let object = json.as_ref().and_then(|json| (self.codec.decode)(json));
+        if object.is_none() {
+            tracing::error!(
+                "an object of type {} does not come back from its own JSON: check that what Serialize writes, \
+                 Deserialize reads",
+                std::any::type_name::<K>()
+            );
+        }
+        Some((Arc::new(object?), json.map_or(0, |json| json.len() * DECODED_FACTOR)))
+    }
+
+    /// Counted bytes of everything held.
+    pub(super) fn bytes(&self) -> usize {
+        self.decoded + self.packed + self.dictionary.bytes() + self.recent().bytes
+    }
+
+    pub(super) fn packs_all(&self) -> bool {
+        (self.budget, self.recent_budget) == (0, 0)
+    }
+
+    /// From now on everything is packed; what is held decoded must be held again.
+    pub(super) fn pack_all(&mut self) {
+        (self.budget, self.recent_budget) = (0, 0);
+        *self.recent() = Recent { objects: BTreeMap::new(), order: VecDeque::new(), bytes: 0 };
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent<K>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> Recent<K> {
+    fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.objects.get(key).map(|(object, _)| object.clone())
+    }
+
+    fn put(&mut self, key: &Arc<Key>, object: Arc<K>, size: usize, budget: usize) {
+        self.bytes += size;
+        match self.objects.insert(key.clone(), (object, size)) {
+            Some((_, before)) => self.bytes -= before,
+            None => self.order.push_back(key.clone()),
+        }
+        while self.bytes > budget
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.remove(&oldest);
+        }
+        // Keys of objects that went away still stand in the order.
+        if self.order.len() > 2 * self.objects.len() + 64 {
+            let objects = &self.objects;
+            self.order.retain(|key| objects.contains_key(key));
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some((_, size)) = self.objects.remove(key) {
+            self.bytes -= size;
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Objects kept small: JSON as tokens, with strings that come again and again kept once in a dictionary.
+//!
+//! Worked example, with `kind` and `Pod` known as 0 and 1 and nothing else known:
+//!
+//! ```text
+//! {"kind":"Pod","weight":7}   →   { 16 17  string 6 "weight"  number 7  }
+//! ```
+//!
+//! Commas and colons follow from the grammar and are not kept. What is not text by nature is kept as what it is: a
+//! uid in 16 bytes, a time in seven, a version as its number. Everything comes back byte for byte, so that what is
+//! decoded is what the server sent.
+
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{BuildHasher, BuildHasherDefault};
+use std::sync::Arc;
+
+use values::{plain, quoted, read_varint, take, time_digits, uid_bytes, varint, write_time, write_uid};
+
+const OBJECT: u8 = b'{';
+const OBJECT_END: u8 = b'}';
+const ARRAY: u8 = b'[';
+const ARRAY_END: u8 = b']';
+
+/// Tags of one byte; those of [`SHORT`] and above are words of the dictionary themselves.
+mod tag {
+    pub(super) const OBJECT: u8 = 0;
+    pub(super) const OBJECT_END: u8 = 1;
+    pub(super) const ARRAY: u8 = 2;
+    pub(super) const ARRAY_END: u8 = 3;
+    pub(super) const TRUE: u8 = 4;
+    pub(super) const FALSE: u8 = 5;
+    pub(super) const NULL: u8 = 6;
+    /// Length, then the bytes between the quotes, escapes as they are.
+    pub(super) const STRING: u8 = 7;
+    /// Length, then the bytes of any number that is not a plain one.
+    pub(super) const NUMBER: u8 = 8;
+    pub(super) const PLAIN_NUMBER: u8 = 9;
+    pub(super) const UID: u8 = 10;
+    pub(super) const TIME: u8 = 11;
+    /// A string of digits.
+    pub(super) const DIGITS: u8 = 12;
+    pub(super) const WORD: u8 = 13;
+    /// 224 words in one byte, 4,096 in two.
+    pub(super) const SHORT: u8 = 16;
+    pub(super) const MEDIUM: u8 = 240;
+}
+
+const SHORT_WORDS: u32 = (tag::MEDIUM - tag::SHORT) as u32;
+const MEDIUM_WORDS: u32 = 16 * 256;
+
+/// Strings outside of this are not worth a word.
+const WORTH: std::ops::RangeInclusive<usize> = 2..=256;
+
+/// The dictionary stops growing here: words are never taken out, since objects refer to them.
+const MOST_WORDS: usize = 65_536;
+const MOST_BYTES: usize = 4 << 20;
+
+/// Hashes of strings seen lately. A string becomes a word when it is seen a second time, so that names and addresses,
+/// which never come again, do not fill the dictionary.
+const SEEN: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct Dictionary {
+    codes: HashMap<Arc<str>, u32, BuildHasherDefault<DefaultHasher>>,
+    words: Vec<Arc<str>>,
+    seen: Vec<u32>,
+    bytes: usize,
+}
+
+impl Dictionary {
+    /// What the dictionary itself takes, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes + self.seen.len() * size_of::<u32>()
+    }
+
+    /// `None` if this is not JSON without spaces, as `serde_json` writes it.
+    pub(super) fn pack(&mut self, json: &[u8]) -> Option<Box<[u8]>> {
+        let mut out = Vec::with_capacity(json.len() / 3);
+        let mut rest = json;
+        while let Some((first, after)) = rest.split_first() {
+            rest = match *first {
+                OBJECT => literal(&mut out, tag::OBJECT, after, b"")?,
+                OBJECT_END => literal(&mut out, tag::OBJECT_END, after, b"")?,
+                ARRAY => literal(&mut out, tag::ARRAY, after, b"")?,
+                ARRAY_END => literal(&mut out, tag::ARRAY_END, after, b"")?,
+                b',' | b':' => after,
+                b't' => literal(&mut out, tag::TRUE, after, b"rue")?,
+                b'f' => literal(&mut out, tag::FALSE, after, b"alse")?,
+                b'n' => literal(&mut out, tag::NULL, after, b"ull")?,
+                b'"' => {
+                    let length = string_length(after)?;
+                    self.string(&mut out, &after[..length])?;
+                    &after[length + 1..]
+                }
+                _ => {
+                    let length = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(rest.len());
+                    number(&mut out, &rest[..length]);
+                    &rest[length..]
+                }
+            };
+        }
+        Some(out.into_boxed_slice())
+    }
+
+    fn string(&mut self, out: &mut Vec<u8>, string: &[u8]) -> Option<()> {
+        if let Some(time) = time_digits(string) {
+            out.push(tag::TIME);
+            out.extend_from_slice(&time);
+        } else if let Some(uid) = uid_bytes(string) {
+            // The uid of an owner comes with each of its objects.
+            match self.code_of(std::str::from_utf8(string).ok()?) {
+                Some(code) => word(out, code),
+                None => {
+                    out.push(tag::UID);
+                    out.extend_from_slice(&uid);
+                }
+            }
+        } else if let Some(digits) = plain(string) {
+            out.push(tag::DIGITS);
+            varint(out, digits);
+        } else if let Some(code) = WORTH
+            .contains(&string.len())
+            .then(|| std::str::from_utf8(string).ok())
+            .flatten()
+            .and_then(|string| self.code_of(string))
+        {
+            word(out, code);
+        } else {
+            out.push(tag::STRING);
+            varint(out, string.len() as u64);
+            out.extend_from_slice(string);
+        }
+        Some(())
+    }
+
+    /// The word's number; the second time a string is seen it becomes a word.
+    fn code_of(&mut self, string: &str) -> Option<u32> {
+        if let Some(code) = self.codes.get(string) {
+            return Some(*code);
+        }
+        if self.words.len() >= MOST_WORDS || self.bytes >= MOST_BYTES {
+            return None;
+        }
+        if self.seen.is_empty() {
+            self.seen = vec![0; SEEN];
+        }
+        let hash = self.codes.hasher().hash_one(string);
+        let (place, rest) = (&mut self.seen[hash as usize % SEEN], (hash >> 32) as u32);
+        if *place != rest {
+            *place = rest;
+            return None;
+        }
+        let code = u32::try_from(self.words.len()).ok()?;
+        let word: Arc<str> = string.into();
+        self.bytes += word.len() + 16 + 2 * size_of::<Arc<str>>() + 12;
+        self.words.push(word.clone());
+        self.codes.insert(word, code);
+        Some(code)
+    }
+
+    /// The JSON again; `None` if the bytes are not what `pack` of this dictionary made.
+    pub(super) fn unpack(&self, packed: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(packed.len() * 4);
+        // For each open bracket: whether it is an object, and how many tokens stand in it.
+        let mut open: Vec<(bool, usize)> = Vec::with_capacity(16);
+        let mut rest = packed;
+        while let Some((first, after)) = rest.split_first() {
+            let closes = matches!(*first, tag::OBJECT_END | tag::ARRAY_END);
+            if let Some((is_object, tokens)) = open.last_mut().filter(|_| !closes) {
+                match (*tokens, *is_object && *tokens % 2 == 1) {
+                    (_, true) => out.push(b':'),
+                    (0, _) => {}
+                    _ => out.push(b','),
+                }
+                *tokens += 1;
+            }
+            rest = after;
+            match *first {
+                tag::OBJECT => {
+                    open.push((true, 0));
+                    out.push(OBJECT);
+                }
+                tag::ARRAY => {
+                    open.push((false, 0));
+                    out.push(ARRAY);
+                }
+                tag::OBJECT_END | tag::ARRAY_END => {
+                    out.push(if open.pop()?.0 { OBJECT_END } else { ARRAY_END });
+                }
+                tag::TRUE => out.extend_from_slice(b"true"),
+                tag::FALSE => out.extend_from_slice(b"false"),
+                tag::NULL => out.extend_from_slice(b"null"),
+                tag::STRING => {
+                    let length = usize::try_from(read_varint(&mut rest)?).ok()?;
+                    quoted(&mut out, take(&mut rest, length)?);
+                }
+                tag::NUMBER => {
+                    let length = usize::try_from(read_varint(&mut rest)?).ok()?;
+                    out.extend_from_slice(take(&mut rest, length)?);
+                }
+                tag::PLAIN_NUMBER => out.extend_from_slice(read_varint(&mut rest)?.to_string().as_bytes()),
+                tag::DIGITS => quoted(&mut out, read_varint(&mut rest)?.to_string().as_bytes()),
+                tag::UID => write_uid(&mut out, take(&mut rest, 16)?),
+                tag::TIME => write_time(&mut out, take(&mut rest, 7)?),
+                tag::WORD => {
+                    let code = u32::try_from(read_varint(&mut rest)?).ok()?;
+                    quoted(&mut out, self.words.get(code as usize)?.as_bytes());
+                }
+                short @ tag::SHORT..tag::MEDIUM => {
+                    quoted(&mut out, self.words.get(usize::from(short - tag::SHORT))?.as_bytes());
+                }
+                medium @ tag::MEDIUM.. => {
+                    let low = u32::from(*take(&mut rest, 1)?.first()?);
+                    let code = SHORT_WORDS + u32::from(medium - tag::MEDIUM) * 256 + low;
+                    quoted(&mut out, self.words.get(code as usize)?.as_bytes());
+                }
+                _ => return None,
+            }
+        }
+        Some(out)
+    }
+}
+
+fn literal<'a>(out: &mut Vec<u8>, tag: u8, after: &'a [u8], remainder: &[u8]) -> Option<&'a [u8]> {
+    out.push(tag);
+    after.strip_prefix(remainder)
+}
+
+/// How far it is to the quote that ends the string.
+fn string_length(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match text.get(at)? {
+            b'"' => return Some(at),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+fn word(out: &mut Vec<u8>, code: u32) {
+    match code {
+        short if short < SHORT_WORDS => out.push(tag::SHORT + short as u8),
+        medium if medium < SHORT_WORDS + MEDIUM_WORDS => {
+            let code = medium - SHORT_WORDS;
+            out.extend_from_slice(&[tag::MEDIUM + (code / 256) as u8, (code % 256) as u8]);
+        }
+        long => {
+            out.push(tag::WORD);
+            varint(out, u64::from(long));
+        }
+    }
+}
+
+fn number(out: &mut Vec<u8>, digits: &[u8]) {
+    match plain(digits) {
+        Some(number) => {
+            out.push(tag::PLAIN_NUMBER);
+            varint(out, number);
+        }
+        None => {
+            out.push(tag::NUMBER);
+            varint(out, digits.len() as u64);
+            out.extend_from_slice(digits);
+        }
+    }
+}

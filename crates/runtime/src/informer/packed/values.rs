@@ -1,0 +1,104 @@
+//! Values that are text only on the wire, and how many bytes they really take.
+
+/// A number that is written again as it was read.
+pub(super) fn plain(digits: &[u8]) -> Option<u64> {
+    let canonical = matches!(digits, [b'0'] | [b'1'..=b'9', ..]) && digits.len() < 20;
+    let digits = canonical.then(|| std::str::from_utf8(digits).ok()).flatten()?;
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+/// A lower-case uid with hyphens in their places.
+pub(super) fn uid_bytes(string: &[u8]) -> Option<[u8; 16]> {
+    if string.len() != 36 || HYPHENS.iter().any(|at| string[*at] != b'-') {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    let digits = string.iter().enumerate().filter(|(at, _)| !HYPHENS.contains(at));
+    for (at, (_, digit)) in digits.enumerate() {
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        bytes[at / 2] |= if at % 2 == 0 { value << 4 } else { value };
+    }
+    Some(bytes)
+}
+
+pub(super) fn write_uid(out: &mut Vec<u8>, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            out.push(b'-');
+        }
+        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    out.push(b'"');
+}
+
+/// Where the digits of `2026-11-16T04:05:29Z` stand.
+const TIME: &[u8; 20] = b"dddd-dd-ddTdd:dd:ddZ";
+
+pub(super) fn time_digits(string: &[u8]) -> Option<[u8; 7]> {
+    if string.len() != TIME.len() || string[19] != b'Z' {
+        return None;
+    }
+    let mut packed = [0; 7];
+    let mut digits = 0;
+    for (byte, form) in string.iter().zip(TIME) {
+        match (form, byte) {
+            (b'd', b'0'..=b'9') => {
+                packed[digits / 2] |= (byte - b'0') << if digits % 2 == 0 { 4 } else { 0 };
+                digits += 1;
+            }
+            (form, byte) if form == byte && *form != b'd' => {}
+            _ => return None,
+        }
+    }
+    Some(packed)
+}
+
+pub(super) fn write_time(out: &mut Vec<u8>, packed: &[u8]) {
+    let mut digits = packed.iter().flat_map(|two| [two >> 4, two & 15]);
+    out.push(b'"');
+    out.extend(TIME.iter().map(|form| match form {
+        b'd' => b'0' + digits.next().unwrap_or_default(),
+        other => *other,
+    }));
+    out.push(b'"');
+}
+
+pub(super) fn quoted(out: &mut Vec<u8>, string: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(string);
+    out.push(b'"');
+}
+
+pub(super) fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 128 {
+        out.push(number as u8 | 128);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+pub(super) fn read_varint(rest: &mut &[u8]) -> Option<u64> {
+    let (mut number, mut shift) = (0u64, 0);
+    loop {
+        let byte = *take(rest, 1)?.first()?;
+        number |= u64::from(byte & 127).checked_shl(shift)?;
+        if byte < 128 {
+            return Some(number);
+        }
+        shift += 7;
+    }
+}
+
+pub(super) fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(taken)
+}

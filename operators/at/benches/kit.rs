@@ -1,0 +1,104 @@
+//! What the test kit costs: starting a cluster, a thousand small tests, and a day in which an At runs every hour.
+//!
+//! `cargo bench -p at-operator`, or `cargo xtask bench kit`. Every figure is real time; the day is virtual.
+
+use std::time::{Duration, Instant};
+
+use at_operator::cloud::Cloud;
+use at_operator::types::{At, Phase};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use pintle_testkit::Cluster;
+use serde_json::{Value, json};
+
+const TESTS: usize = 1000;
+
+fn main() {
+    let starts: Vec<Duration> = (0..20).map(|_| timed(|| block_on(async { drop(Cluster::start().await) }))).collect();
+    println!("start, all loops, one node: {} (median of 20)", millis(median(starts)));
+    let bare: Vec<Duration> = (0..20).map(|_| timed(|| block_on(async { drop(Cluster::bare().await) }))).collect();
+    println!("start, API server alone:    {} (median of 20)", millis(median(bare)));
+    let settled: Vec<Duration> = (0..20).map(|_| timed(|| block_on(start_and_settle()))).collect();
+    println!("start and settle:           {} (median of 20)", millis(median(settled)));
+
+    let tests = timed(|| {
+        std::thread::scope(|scope| {
+            for half in 0..2 {
+                scope.spawn(move || (0..TESTS / 2).for_each(|test| block_on(replicas(half * TESTS + test))));
+            }
+        });
+    });
+    println!("{TESTS} tests on 2 threads:     {:.1} s", tests.as_secs_f64());
+
+    let day = timed(|| block_on(day()));
+    println!("24 h, an At every hour:     {:.2} s", day.as_secs_f64());
+}
+
+async fn start_and_settle() {
+    Cluster::start().await.settle().await;
+}
+
+/// One create-reconcile-settle: a ReplicaSet gets its Pods.
+async fn replicas(seed: usize) {
+    let cluster = Cluster::builder().seed(seed as u64).loops(&["replicaset"]).start().await;
+    let labels = json!({"app": "web"});
+    cluster
+        .apply(json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+        }))
+        .await;
+    cluster.settle().await;
+    let set = cluster.api::<ReplicaSet>("default").get("web").await.expect("the set is there");
+    assert_eq!(set.status.and_then(|status| status.ready_replicas), Some(2));
+}
+
+async fn day() {
+    let cluster = Cluster::start().await;
+    let directory = std::env::temp_dir().join(format!("pintle-bench-{}", std::process::id()));
+    let crd: Value = serde_saphyr::from_str(include_str!("../manifests/crd.yaml")).expect("the manifest is YAML");
+    cluster.apply(crd).await;
+    tokio::spawn(at_operator::reconcile::run(cluster.context().clone(), Cloud::in_directory(&directory)));
+    cluster.settle().await;
+    let start = cluster.clock.now();
+    for hour in 1..=24u32 {
+        let due = pintle_meta::clock::rfc3339(start + Duration::from_secs(3600) * hour);
+        let at = json!({
+            "apiVersion": "cnat.programming-kubernetes.info/v1alpha1", "kind": "At",
+            "metadata": {"name": format!("at-{hour}"), "namespace": "default",
+                         "annotations": {"simulated.pintle.dev/run-for": "10s"}},
+            "spec": {"schedule": due, "command": "true"},
+        });
+        cluster.create(at).await.expect("the At is accepted");
+    }
+    cluster.advance(Duration::from_secs(24 * 3600 + 60)).await;
+    let ats = cluster.api::<At>("default").list(&ListParams::default()).await.expect("a list");
+    let pods = cluster.api::<Pod>("default").list(&ListParams::default()).await.expect("a list");
+    let done = ats.items.iter().filter(|at| at.status.as_ref().and_then(|s| s.phase) == Some(Phase::Done)).count();
+    assert_eq!((done, pods.items.len()), (24, 24));
+    // A directory that cannot be removed is left to the system.
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn timed(run: impl FnOnce()) -> Duration {
+    let started = Instant::now();
+    run();
+    started.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}

@@ -1,0 +1,185 @@
+//! `cargo xtask bench informer`: what 100,000 Pods take in an informer, how long they take to come, and what reading costs.
+//!
+//! Each retention is measured in a process of its own, by its resident memory before and after. There the server is a
+//! function that writes pages as they are asked for, so that nothing but the informer keeps anything.
+
+mod pods;
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{ApiResource, DynamicObject};
+use kube::client::Body;
+use kube::core::PartialObjectMeta;
+use pintle_meta::Random;
+use pintle_runtime::{Informer, Informers, Key, Retention, Selection, Shutdown};
+use pods::Template;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const PODS: usize = 100_000;
+
+/// Few enough to be kept decoded by default.
+const FEW: usize = 5_000;
+
+pub(crate) async fn bench() -> Result<()> {
+    println!(
+        "| Pods | kept | JSON, MB | resident, MB | ratio | bytes each | counted, MB | sync, s | get, µs | all, ms | by index (200), µs |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    for mode in ["default-few", "decoded-few", "default", "decoded", "everything", "metadata"] {
+        let status = Command::new(std::env::current_exe()?).args(["bench", &format!("informer:{mode}")]).status()?;
+        anyhow::ensure!(status.success(), "measuring {mode} failed");
+    }
+    let (_server, client) = pods::server().await?;
+    println!("\nmaking {PODS} Pods on a server in this process …");
+    let started = Instant::now();
+    pods::populate(&client, PODS).await?;
+    println!("made in {:.1} s", started.elapsed().as_secs_f64());
+    for round in 1..=3 {
+        let (_trigger, shutdown) = Shutdown::new();
+        let started = Instant::now();
+        let informer = Informers::new(client.clone(), Random::seeded(1), shutdown).of::<Pod>();
+        let _registration = informer.on_change(|_| ());
+        informer.synced().await;
+        let took = started.elapsed();
+        println!("initial sync of {} objects in process, round {round}: {:.2} s", informer.len(), took.as_secs_f64());
+    }
+    Ok(())
+}
+
+/// One row of the table, in this process.
+pub(crate) async fn row(mode: &str) -> Result<()> {
+    let template = Template::make().await?;
+    match mode {
+        "default" => pods_row(mode, template, PODS, Retention::default()).await,
+        "default-few" => pods_row(mode, template, FEW, Retention::default()).await,
+        "decoded" => pods_row(mode, template, PODS, Retention::default().decoded_up_to(usize::MAX)).await,
+        "decoded-few" => pods_row(mode, template, FEW, Retention::default().decoded_up_to(usize::MAX)).await,
+        "everything" => pods_row(mode, template, PODS, Retention::everything()).await,
+        "metadata" => {
+            let (client, json) = serving(template, PODS, true);
+            let (_trigger, shutdown) = Shutdown::new();
+            let informers = Informers::new(client, Random::seeded(1), shutdown);
+            let measured = synced(|| informers.metadata(&ApiResource::erase::<Pod>(&()))).await?;
+            let informer: &Informer<PartialObjectMeta<DynamicObject>> = &measured.informer;
+            let keys: Vec<Key> = informer.all().iter().map(|object| Key::of(object.as_ref())).collect();
+            print_row(mode, &measured, informer.len(), json.load(Ordering::Relaxed), informer.bytes(), &keys);
+            report(|key| drop(informer.get(key)), || informer.all().len(), || 0, &keys);
+            Ok(())
+        }
+        other => bail!("no retention is called {other}"),
+    }
+}
+
+async fn pods_row(mode: &str, template: Template, count: usize, retention: Retention<Pod>) -> Result<()> {
+    let (client, json) = serving(template, count, false);
+    let (_trigger, shutdown) = Shutdown::new();
+    let informers = Informers::new(client, Random::seeded(1), shutdown);
+    let measured = synced(|| {
+        let informer = informers.retain(Selection::everything(), retention);
+        informer.add_index("set", |pod: &Pod| {
+            pod.metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect()
+        });
+        informer
+    })
+    .await?;
+    let informer = &measured.informer;
+    let (middle, _) = informer.all().split_at(count / 2);
+    let owner = middle.last().and_then(|pod| pod.metadata.owner_references.as_ref()?.first().map(|o| o.uid.clone()));
+    let owner = owner.context("Pods have owners")?;
+    let keys: Vec<Key> = informer.all().iter().map(|pod| Key::of(pod.as_ref())).collect();
+    print_row(mode, &measured, informer.len(), json.load(Ordering::Relaxed), informer.bytes(), &keys);
+    report(|key| drop(informer.get(key)), || informer.all().len(), || informer.by_index("set", &owner).len(), &keys);
+    Ok(())
+}
+
+struct Measured<K> {
+    informer: Informer<K>,
+    resident: f64,
+    took: Duration,
+}
+
+async fn synced<K>(start: impl FnOnce() -> Informer<K>) -> Result<Measured<K>>
+where
+    K: kube::Resource + serde::de::DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+{
+    let before = resident()?;
+    let started = Instant::now();
+    let informer = start();
+    informer.synced().await;
+    let took = started.elapsed();
+    // The allocator gives back what the pages took only after a while.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Ok(Measured { resident: resident()? - before, informer, took })
+}
+
+fn print_row<K>(mode: &str, measured: &Measured<K>, count: usize, json: u64, counted: usize, keys: &[Key]) {
+    let json = json as f64 / 1e6;
+    let each = measured.resident * 1e6 / keys.len() as f64;
+    print!(
+        "| {count} | {mode} | {json:.0} | {:.0} | {:.2} | {each:.0} | {:.0} | {:.2} |",
+        measured.resident,
+        measured.resident / json,
+        counted as f64 / 1e6,
+        measured.took.as_secs_f64()
+    );
+}
+
+/// What reading costs: a get of a key not read lately, all, and one index value.
+fn report(get: impl Fn(&Key), all: impl Fn() -> usize, by_index: impl Fn() -> usize, keys: &[Key]) {
+    let gets = 5_000.min(keys.len());
+    let started = Instant::now();
+    (0..gets).for_each(|number| get(&keys[number * 7919 % keys.len()]));
+    let get = started.elapsed().as_secs_f64() * 1e6 / gets as f64;
+    let started = Instant::now();
+    let count = all();
+    let all = started.elapsed().as_secs_f64() * 1e3;
+    let started = Instant::now();
+    let found = by_index();
+    let index = started.elapsed().as_secs_f64() * 1e6;
+    assert_eq!(count, keys.len());
+    println!(" {get:.2} | {all:.1} | {} |", if found == 0 { String::new() } else { format!("{index:.0}") });
+}
+
+/// A client whose server writes each page when it is asked for, and counts the bytes of the objects.
+fn serving(template: Template, count: usize, metadata: bool) -> (Client, Arc<AtomicU64>) {
+    let (template, json) = (Arc::new(template), Arc::new(AtomicU64::new(0)));
+    let bytes = json.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (template, json) = (template.clone(), json.clone());
+        async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            if query.contains("watch=true") {
+                // Nothing ever happens.
+                std::future::pending::<()>().await;
+            }
+            let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.parse::<usize>().ok());
+            let (from, limit) = (value("continue=").unwrap_or(0), value("limit=").unwrap_or(count));
+            let to = (from + limit).min(count);
+            let mut items = Vec::with_capacity(limit);
+            for number in from..to {
+                items.push(if metadata { template.metadata(number, count)? } else { template.pod(number, count) });
+            }
+            json.fetch_add(items.iter().map(|item| item.len() as u64).sum(), Ordering::Relaxed);
+            let next = if to < count { to.to_string() } else { String::new() };
+            let text = format!(
+                r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"9999999","continue":"{next}"}},"items":[{}]}}"#,
+                items.join(",")
+            );
+            Ok::<_, anyhow::Error>(http::Response::new(Body::from(text.into_bytes())))
+        }
+    });
+    (Client::new(service, "default"), bytes)
+}
+
+/// This process's resident memory in MB.
+fn resident() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("Linux tells VmRSS")?;
+    let kilobytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kilobytes * 1024.0 / 1e6)
+}
