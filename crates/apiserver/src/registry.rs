@@ -222,7 +222,7 @@ impl Registry {
         }
     }
 
-    /// The one place where writes of objects commit. `before` and `after` are the object on both sides of the write.
+    /// Where writes of objects commit. `before` and `after` are the object on both sides of the write.
     async fn commit(
         &self,
         write: &Write<'_>,

@@ -5,6 +5,8 @@ use pintle_apiserver::request::Peer;
 use pintle_testkit::Cluster;
 use pintle_testkit::raw::Answer;
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/at";
@@ -116,5 +118,52 @@ async fn a_fence_that_cannot_be_read_is_named_and_tells_strangers_nothing() {
         let answer = write_as(&cluster, User::new("jane", &[]), &format!("kube-system/{lease}:1"), "a").await;
         assert_eq!(answer.code, 403);
         assert!(!answer.message().contains("\"one\""), "{}", answer.message());
+    }
+}
+
+/// Writers race with the change of leaders on several threads. Whatever the order, it must hold for each write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_committed_for_a_term_after_the_next_has_begun() {
+    const TERMS: i32 = 200;
+    const WRITERS: usize = 3;
+    let cluster = Arc::new(with_lease("one", 0).await);
+    let current = Arc::new(AtomicI32::new(0));
+    let revision = |answer: &Answer| -> u64 {
+        answer.body["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap()
+    };
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (cluster, current) = (cluster.clone(), current.clone());
+            tokio::spawn(async move {
+                let mut written = Vec::new();
+                for number in 0.. {
+                    let term = current.load(Ordering::SeqCst);
+                    if term == TERMS {
+                        break;
+                    }
+                    let name = format!("m-{writer}-{number}");
+                    let answer = write(&cluster, &format!("kube-system/at:{term}"), &name).await;
+                    match answer.code {
+                        201 => written.push((term, revision(&answer))),
+                        code => assert_eq!(code, 409, "{}", answer.message()),
+                    }
+                }
+                written
+            })
+        })
+        .collect();
+    let mut began = vec![0];
+    for term in 1..=TERMS {
+        let patch = json!({"spec": {"leaseTransitions": term}}).to_string();
+        let answer = cluster.request("PATCH", LEASE, MERGE, patch).await;
+        began.push(revision(&answer));
+        current.store(term, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+    }
+    for writer in writers {
+        for (term, at) in writer.await.unwrap() {
+            let next = began[usize::try_from(term).unwrap() + 1];
+            assert!(at < next, "a write of term {term} has revision {at}; the next term began at {next}");
+        }
     }
 }

@@ -14,7 +14,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tokio::time::Instant;
 
 use crate::board::Board;
 use crate::queue;
@@ -79,9 +78,6 @@ struct Counts {
 struct Observed {
     boards: Mutex<Vec<Board>>,
     informers: Mutex<BTreeMap<String, Size>>,
-    /// Reconciles under way: when each began, by controller.
-    running: Mutex<BTreeMap<(String, u64), Instant>>,
-    begun: Mutex<u64>,
 }
 
 type Size = Box<dyn Fn() -> (usize, usize) + Send + Sync>;
@@ -118,18 +114,6 @@ impl Metrics {
         }
     }
 
-    /// Notes that a reconcile begins; what it returns counts it at its end, and shows how long it takes meanwhile.
-    pub fn begin(&self, controller: &str) -> Running {
-        let number = {
-            let mut begun = lock(&self.0.observed.begun);
-            *begun += 1;
-            *begun
-        };
-        let (key, started) = ((controller.to_owned(), number), Instant::now());
-        lock(&self.0.observed.running).insert(key.clone(), started);
-        Running { metrics: self.clone(), key, started }
-    }
-
     /// Shows the queues of a context's loops. Once for each context.
     pub fn observe_board(&self, board: &Board) {
         lock(&self.0.observed.boards).push(board.clone());
@@ -153,25 +137,6 @@ impl Metrics {
     }
 }
 
-/// A reconcile under way. Dropped without an end, it is not counted.
-pub struct Running {
-    metrics: Metrics,
-    key: (String, u64),
-    started: Instant,
-}
-
-impl Running {
-    pub fn end(self, outcome: Outcome) {
-        self.metrics.reconciled(&self.key.0, outcome, self.started.elapsed());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        lock(&self.metrics.0.observed.running).remove(&self.key);
-    }
-}
-
 impl Observed {
     /// What the loops of each name have to do; a name may stand on several boards.
     fn queues(&self) -> BTreeMap<String, queue::Metrics> {
@@ -183,18 +148,10 @@ impl Observed {
             all.working += counted.working;
             all.adds += counted.adds;
             all.retries += counted.retries;
+            all.oldest_wait = all.oldest_wait.max(counted.oldest_wait);
+            all.longest_work = all.longest_work.max(counted.longest_work);
         }
         queues
-    }
-
-    /// How long the longest reconcile of each controller has been running.
-    fn longest(&self) -> BTreeMap<String, f64> {
-        let mut longest: BTreeMap<String, f64> = BTreeMap::new();
-        for ((controller, _), started) in lock(&self.running).iter() {
-            let longest = longest.entry(controller.clone()).or_default();
-            *longest = longest.max(started.elapsed().as_secs_f64());
-        }
-        longest
     }
 }
 
@@ -225,13 +182,23 @@ impl Collector for Observed {
                 ConstCounter::new(read(counted)).encode(family.encode_family(&of_queue(queue))?)?;
             }
         }
-        let help = "How long the longest reconcile has been running";
-        let name = "workqueue_longest_running_processor_seconds";
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        let longest = self.longest();
-        for queue in queues.keys().chain(longest.keys().filter(|name| !queues.contains_key(*name))) {
-            let seconds = longest.get(queue).copied().unwrap_or(0.0);
-            ConstGauge::new(seconds).encode(family.encode_family(&of_queue(queue))?)?;
+        type Wait = fn(&queue::Metrics) -> Duration;
+        let waits: [(&str, &str, Wait); 2] = [
+            ("workqueue_oldest_wait_seconds", "How long the first key has waited for a worker", |queue| {
+                queue.oldest_wait
+            }),
+            (
+                "workqueue_longest_running_processor_seconds",
+                "How long the longest reconcile has been running",
+                |queue| queue.longest_work,
+            ),
+        ];
+        for (name, help, read) in waits {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (queue, counted) in &queues {
+                let seconds = read(counted).as_secs_f64();
+                ConstGauge::new(seconds).encode(family.encode_family(&of_queue(queue))?)?;
+            }
         }
         let sizes: Vec<(String, (usize, usize))> =
             lock(&self.informers).iter().map(|(kind, size)| (kind.clone(), size())).collect();

@@ -22,7 +22,7 @@ mod metrics;
 mod tests;
 
 pub use health::Health;
-pub use metrics::{Metrics, Outcome, Running};
+pub use metrics::{Metrics, Outcome};
 
 use std::convert::Infallible;
 use std::sync::Arc;

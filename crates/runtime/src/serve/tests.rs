@@ -71,16 +71,16 @@ async fn a_dashboard_finds_what_controller_runtime_would_show() {
     metrics.observe_informer("Pod", || (7, 4096));
     metrics.leads("at", true);
     metrics.reconciled("at", Outcome::Success, Duration::from_millis(20));
-    metrics.begin("at").end(Outcome::Panic);
+    metrics.reconciled("at", Outcome::Panic, Duration::from_millis(1));
     metrics.reconciled("at", Outcome::Error, Duration::from_secs(120));
-    let _running = metrics.begin("at");
     let (_trigger, address, _serving) = start(Health::default(), metrics).await;
     let (code, page) = ask(address, "GET", "/metrics").await;
     assert_eq!(code, 200);
     for line in [
         r#"workqueue_depth{name="at",controller="at"} 2"#,
         r#"workqueue_adds_total{name="at",controller="at"} 2"#,
-        r#"workqueue_longest_running_processor_seconds{name="at",controller="at"} "#,
+        r#"workqueue_oldest_wait_seconds{name="at",controller="at"} "#,
+        r#"workqueue_longest_running_processor_seconds{name="at",controller="at"} 0"#,
         r#"controller_runtime_reconcile_total{controller="at",result="success"} 1"#,
         r#"controller_runtime_reconcile_total{controller="at",result="panic"} 1"#,
         r#"controller_runtime_reconcile_errors_total{controller="at"} 1"#,
