@@ -14,7 +14,7 @@ use super::retention::Retention;
 use crate::key::Key;
 
 /// What a byte of an object's JSON takes decoded: structs with room for every field that is absent.
-const DECODED_FACTOR: usize = 4;
+const DECODED_FACTOR: usize = 8;
 
 /// What a key and its place in the map take beside the letters.
 const PLACE: usize = 128;

@@ -14,8 +14,8 @@ use kube::Resource;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 
-/// Decoded objects of one informer: some seven thousand Pods.
-const DECODED: usize = 64 << 20;
+/// Decoded objects of one informer: some four thousand Pods of ReplicaSets.
+const DECODED: usize = 96 << 20;
 
 /// Metadata decodes in two microseconds, and informers of it are many.
 const DECODED_METADATA: usize = 1 << 20;

@@ -299,17 +299,17 @@ async fn whoever_waits_for_a_version_wakes_when_it_is_in_and_in_order() {
 
 #[tokio::test]
 async fn over_its_cap_an_informer_keeps_everything_and_says_so() {
-    let informer = Informer::new("/api/v1/configmaps", Selection::everything(), &Retention::default(), Some(200_000));
+    let informer = Informer::new("/api/v1/configmaps", Selection::everything(), &Retention::default(), Some(400_000));
     let many = |count| (0..count).map(|n| map(&format!("m{n}"), &format!("{}", n + 1), &format!("u{n}"))).collect();
     informer.take(Delta::Replaced(many(200)));
     let decoded = informer.bytes();
-    assert!(informer.health().is_ok() && (100_000..200_000).contains(&decoded), "{decoded}");
+    assert!(informer.health().is_ok() && (150_000..400_000).contains(&decoded), "{decoded}");
     informer.take(Delta::Replaced(many(400)));
     assert!(informer.health().is_ok() && informer.bytes() < decoded, "packing was enough: {}", informer.bytes());
-    informer.take(Delta::Replaced(many(2000)));
+    informer.take(Delta::Replaced(many(4000)));
     let trouble = informer.health().unwrap_err();
     assert!(trouble.contains("/api/v1/configmaps") && trouble.contains("metadata only"), "{trouble}");
-    assert_eq!((informer.len(), informer.all().len()), (2000, 2000), "nothing is dropped");
+    assert_eq!((informer.len(), informer.all().len()), (4000, 4000), "nothing is dropped");
     informer.take(Delta::Replaced(many(1)));
     assert_eq!(informer.health(), Ok(()), "healthy again once there is less");
 }

@@ -88,10 +88,11 @@ async fn pods_row(mode: &str, template: Template, count: usize, retention: Reten
     })
     .await?;
     let informer = &measured.informer;
-    let (middle, _) = informer.all().split_at(count / 2);
-    let owner = middle.last().and_then(|pod| pod.metadata.owner_references.as_ref()?.first().map(|o| o.uid.clone()));
-    let owner = owner.context("Pods have owners")?;
-    let keys: Vec<Key> = informer.all().iter().map(|pod| Key::of(pod.as_ref())).collect();
+    let all = informer.all();
+    let middle = all.get(count / 2).and_then(|pod| pod.metadata.owner_references.as_ref()?.first());
+    let owner = middle.map(|owner| owner.uid.clone()).context("Pods have owners")?;
+    let keys: Vec<Key> = all.iter().map(|pod| Key::of(pod.as_ref())).collect();
+    drop(all);
     print_row(mode, &measured, informer.len(), json.load(Ordering::Relaxed), informer.bytes(), &keys);
     report(|key| drop(informer.get(key)), || informer.all().len(), || informer.by_index("set", &owner).len(), &keys);
     Ok(())

@@ -128,6 +128,8 @@ async fn create(client: &Client, namespace: &str, pod: Value) -> Result<Pod> {
 
 fn marked() -> Value {
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-11-16T04:05:29Z", "observedGeneration": 1});
+    let conditions =
+        ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition);
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -150,8 +152,7 @@ fn marked() -> Value {
         "status": {
             "phase": "Running", "hostIP": HOST, "hostIPs": [{"ip": HOST}], "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}],
             "startTime": "2026-11-16T04:05:29Z", "qosClass": "Burstable", "observedGeneration": 1,
-            "conditions": ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
-                .map(condition),
+            "conditions": conditions,
             "containerStatuses": [{
                 "name": "server", "ready": true, "started": true, "restartCount": 0,
                 "image": "registry.example.com/shop/checkout:1.42.0",
