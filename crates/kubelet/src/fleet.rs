@@ -74,6 +74,7 @@ impl Fleet {
                 tokio::join!(presence.keep(), pods.follow(&home));
             };
             tokio::select! {
+                biased;
                 () = work => {}
                 () = shutdown.fired() => {}
             }

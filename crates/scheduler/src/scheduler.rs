@@ -95,6 +95,7 @@ async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
     let shutdown = shared.context.shutdown.clone();
     let watch = Watch::start(&shared.context, &shared);
     tokio::select! {
+        biased;
         () = watch.synced() => {}
         () = shutdown.fired() => return,
     }
@@ -118,6 +119,7 @@ async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
         }
     };
     tokio::select! {
+        biased;
         () = work => {}
         () = shutdown.fired() => {}
     }

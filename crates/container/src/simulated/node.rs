@@ -163,6 +163,7 @@ impl Runtime for Node {
                     // Timers tick in milliseconds; never spin on what is left of one.
                     let wait = wait.max(Duration::from_millis(1));
                     tokio::select! {
+                        biased;
                         () = woken => {}
                         () = tokio::time::sleep(wait) => {}
                     }

@@ -61,6 +61,7 @@ impl Pods {
             let began = tokio::time::Instant::now();
             let shutdown = pods.context.shutdown.clone();
             let pulled = tokio::select! {
+                biased;
                 pulled = pulling => pulled,
                 () = shutdown.fired() => return,
             };

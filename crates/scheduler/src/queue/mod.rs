@@ -70,6 +70,7 @@ impl Queue {
             };
             match next_due {
                 Some(due) => tokio::select! {
+                    biased;
                     () = changed => {}
                     () = tokio::time::sleep_until(due) => {}
                 },
