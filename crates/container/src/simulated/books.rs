@@ -23,7 +23,7 @@ use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId, SandboxState};
 /// The code of a process that SIGKILL ended.
 const KILLED: i32 = 137;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Books {
     sandboxes: BTreeMap<SandboxId, Sandbox>,
     containers: BTreeMap<ContainerId, Entry>,
@@ -40,7 +40,7 @@ pub(super) struct Books {
     issued: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     config: ContainerConfig,
     script: Script,

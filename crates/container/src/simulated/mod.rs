@@ -62,6 +62,14 @@ impl Simulated {
         node.clone()
     }
 
+    /// Machines of their own with the same containers, on another clock that shows the same moment.
+    #[must_use]
+    pub fn fork(&self, clock: Clock) -> Self {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let copies = nodes.iter().map(|(name, node)| (name.clone(), Arc::new(node.fork(clock.clone())))).collect();
+        Simulated { clock, nodes: Arc::new(Mutex::new(copies)) }
+    }
+
     /// Loses a node with everything on it, as a machine that burns down.
     pub fn forget(&self, name: &str) {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(name);

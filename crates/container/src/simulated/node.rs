@@ -35,6 +35,11 @@ impl Node {
         Node { clock, seed: hash(name), subnet, books: Mutex::default(), changed: Notify::new() }
     }
 
+    pub(super) fn fork(&self, clock: Clock) -> Self {
+        let books = Mutex::new(self.books().clone());
+        Node { clock, seed: self.seed, subnet: self.subnet, books, changed: Notify::new() }
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
