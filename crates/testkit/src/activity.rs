@@ -6,6 +6,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Written again and again by a healthy cluster.
 pub(crate) const RESTLESS: [&str; 2] = ["/registry/leases/", "/registry/events/"];
@@ -16,9 +18,18 @@ const NODES: &str = "/registry/minions/";
 /// Versions of a key that are kept to see what alternates.
 const RECENT: usize = 4;
 
+/// A key that is written so often while time stands still keeps it from ever moving on.
+const FRENZY: u64 = 500;
+
 /// Cheap to clone; clones are the same record.
-#[derive(Clone)]
-pub(crate) struct Activity(Arc<Mutex<Record>>);
+#[derive(Clone, Default)]
+pub(crate) struct Activity(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    record: Mutex<Record>,
+    frenzy: Notify,
+}
 
 #[derive(Default)]
 struct Record {
@@ -32,6 +43,8 @@ struct Record {
 #[derive(Clone, Default)]
 struct Hot {
     count: u64,
+    /// The moment of the last write, and how many there were in it.
+    moment: Option<(Instant, u64)>,
     recent: VecDeque<Option<Arc<Entry>>>,
 }
 
@@ -46,14 +59,16 @@ pub(crate) struct Hottest {
 impl Activity {
     /// Records everything that is written to the store from now on. Call it inside a runtime.
     pub(crate) fn of(store: &dyn Store) -> Self {
-        let activity = Activity(Arc::default());
+        let activity = Activity::default();
         if let Ok(mut watch) = store.watch("/registry/", store.revision()) {
-            let record = Arc::downgrade(&activity.0);
+            let shared = Arc::downgrade(&activity.0);
             tokio::spawn(async move {
                 while let Ok(events) = watch.next().await {
-                    let Some(record) = record.upgrade() else { return };
-                    let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
-                    events.iter().for_each(|event| record.take(event));
+                    let Some(activity) = shared.upgrade().map(Activity) else { return };
+                    let (now, mut record) = (Instant::now(), activity.record());
+                    if events.iter().fold(false, |frenzy, event| record.take(event, now) || frenzy) {
+                        activity.0.frenzy.notify_one();
+                    }
                 }
             });
         }
@@ -96,13 +111,19 @@ impl Activity {
         Some(Hottest { key, count: hot.count, flips: flips.into_iter().collect() })
     }
 
+    /// Returns when someone writes so often that time stands still.
+    pub(crate) async fn frenzy(&self) {
+        self.0.frenzy.notified().await;
+    }
+
     fn record(&self) -> MutexGuard<'_, Record> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Record {
-    fn take(&mut self, event: &Event) {
+    /// Whether this key is in a frenzy.
+    fn take(&mut self, event: &Event, now: Instant) -> bool {
         let key: &str = &event.entry.key;
         self.hash.write_u64(event.revision);
         self.hash.write(key.as_bytes());
@@ -111,7 +132,7 @@ impl Record {
             self.events += 1;
         }
         if RESTLESS.iter().any(|prefix| key.starts_with(prefix)) || is_heartbeat(event) {
-            return;
+            return false;
         }
         self.count += 1;
         let hot = self.by_key.entry(event.entry.key.clone()).or_default();
@@ -123,6 +144,9 @@ impl Record {
         if hot.recent.len() > RECENT {
             hot.recent.pop_front();
         }
+        let earlier = hot.moment.filter(|(moment, _)| *moment == now).map_or(0, |(_, count)| count);
+        hot.moment = Some((now, earlier + 1));
+        earlier + 1 == FRENZY
     }
 }
 
@@ -150,7 +174,8 @@ fn read(entry: &Arc<Entry>) -> Value {
 }
 
 fn values_at(versions: &[Value], path: &str) -> Vec<String> {
-    let pointer: String = path.split('.').skip(1).map(|part| format!("/{}", part.replace('\u{1}', "."))).collect();
+    let escaped = |part: &str| part.replace('\u{1}', ".").replace('~', "~0").replace('/', "~1");
+    let pointer: String = path.split('.').skip(1).map(|part| format!("/{}", escaped(part))).collect();
     versions.iter().map(|version| version.pointer(&pointer).map_or("nothing".to_owned(), Value::to_string)).collect()
 }
 

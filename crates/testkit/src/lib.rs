@@ -50,3 +50,8 @@ pub use raw::Answer;
 pub use scenario::Scenario;
 pub use snapshot::Snapshot;
 pub use sweep::Swept;
+
+/// The guide, so that its code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/testing.md")]
+struct Guide;

@@ -33,7 +33,7 @@ impl Cluster {
         let mut seen = self.writes();
         let mut quiet = Duration::ZERO;
         while quiet < QUIET {
-            tokio::time::sleep(STEP).await;
+            self.pass(STEP).await?;
             let now = self.writes();
             if now == seen && !self.is_busy() {
                 quiet += STEP;
@@ -41,7 +41,7 @@ impl Cluster {
                 (seen, quiet) = (now, Duration::ZERO);
             }
             if started.elapsed() >= LONGEST {
-                return Err(format!("the cluster does not settle; {}", self.unrest()));
+                return Err(self.restless());
             }
         }
         Ok(())
@@ -78,8 +78,27 @@ impl Cluster {
     }
 
     /// Moves timers and clocks forward; everything due in between happens in order.
+    ///
+    /// # Panics
+    ///
+    /// When someone writes without end at one moment, so that time cannot move.
     pub async fn advance(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
+        if let Err(report) = self.pass(duration).await {
+            panic!("{report}");
+        }
+    }
+
+    /// Lets time pass, unless someone keeps it from passing.
+    async fn pass(&self, duration: Duration) -> Result<(), String> {
+        tokio::select! {
+            biased;
+            () = self.activity.frenzy() => Err(self.restless()),
+            () = tokio::time::sleep(duration) => Ok(()),
+        }
+    }
+
+    fn restless(&self) -> String {
+        format!("the cluster does not settle; {}", self.unrest())
     }
 
     /// Waits until `check` gives a value.
@@ -97,7 +116,7 @@ impl Cluster {
                 return value;
             }
             assert!(started.elapsed() < LONGEST, "waited in vain: {what}");
-            tokio::time::sleep(STEP).await;
+            self.advance(STEP).await;
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Books {
     /// Whose containers have changed by themselves since anyone asked.
     changed: BTreeSet<PodRef>,
     pub(super) images: BTreeMap<String, Image>,
+    /// How often the pull of an image has failed.
+    failed_pulls: BTreeMap<String, u32>,
     issued: u64,
 }
 
@@ -53,6 +55,14 @@ struct Entry {
 }
 
 impl Books {
+    /// Whether this pull is one of the first `times`, which fail.
+    pub(super) fn pull_fails(&mut self, image: &str, times: u32) -> bool {
+        let failed = self.failed_pulls.entry(image.to_owned()).or_default();
+        let fails = *failed < times;
+        *failed += u32::from(fails && times != u32::MAX);
+        fails
+    }
+
     pub(super) fn run_sandbox(
         &mut self,
         config: SandboxConfig,

@@ -12,7 +12,7 @@
 //! | annotation             | value    | default | what it does                                                        |
 //! |------------------------|----------|---------|---------------------------------------------------------------------|
 //! | `pull-delay`           | duration | 0       | a pull takes this long (an image that is there is not pulled again) |
-//! | `pull-fails`           | `true`   |         | a pull fails                                                        |
+//! | `pull-fails`           | `true`, integer |  | every pull fails, or the first so many pulls of the image           |
 //! | `start-delay`          | duration | 0       | time between the start and the process running                      |
 //! | `run-for`              | duration | forever | the process ends by itself after this time                          |
 //! | `exit-code`            | integer  | 0       | with which code; alone, a code other than 0 ends the run at once    |

@@ -253,12 +253,9 @@ impl Faults {
         lock(&self.0.orders).take()
     }
 
-    /// Whether something is under way that will end by itself: a request, a late event, a blindness with an end.
+    /// Whether something is under way that will end by itself: a request, or an event that is late.
     pub(crate) fn is_busy(&self) -> bool {
-        let now = tokio::time::Instant::now();
-        self.0.in_flight.load(Ordering::SeqCst) > 0
-            || self.0.late.load(Ordering::SeqCst) > 0
-            || lock(&self.0.state).blinds.iter().any(|blind| blind.ends.is_some_and(|ends| ends > now))
+        self.0.in_flight.load(Ordering::SeqCst) > 0 || self.0.late.load(Ordering::SeqCst) > 0
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn shape(faults: &Faults, asked: Asked, body: Answer) -> Answer {
         late: 0,
         last_due: Instant::now(),
         under: None,
+        ends: true,
         ended: false,
     };
     let lines = stream::unfold(feed, |mut feed| async move {
@@ -67,6 +68,8 @@ struct Feed {
     last_due: Instant,
     /// The blindness that holds lines now.
     under: Option<u64>,
+    /// Whether it ends by itself.
+    ends: bool,
     ended: bool,
 }
 
@@ -107,6 +110,7 @@ impl Feed {
                     return Some(Ok(gone()));
                 }
                 self.under = view.blind;
+                self.ends = view.look_at.is_some();
                 self.count();
             }
             if view.blind.is_none() {
@@ -193,7 +197,7 @@ impl Feed {
 
     /// Lines that are held until someone releases them are not late.
     fn count(&mut self) {
-        let late = if self.under.is_some() { 0 } else { self.held.len() };
+        let late = if self.under.is_some() && !self.ends { 0 } else { self.held.len() };
         self.faults.0.late.fetch_add(late, Ordering::SeqCst);
         self.faults.0.late.fetch_sub(std::mem::replace(&mut self.late, late), Ordering::SeqCst);
     }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// How many seeds each scenario is explored with.
 fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("PINTLE_CONTROLLER_SEEDS").ok().and_then(|count| count.parse().ok());
-    1..1 + count.unwrap_or(12)
+    1..1 + count.unwrap_or(6)
 }
 
 /// Both ways to break a loop.
