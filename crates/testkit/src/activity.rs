@@ -66,7 +66,8 @@ impl Activity {
                 while let Ok(events) = watch.next().await {
                     let Some(activity) = shared.upgrade().map(Activity) else { return };
                     let (now, mut record) = (Instant::now(), activity.record());
-                    if events.iter().fold(false, |frenzy, event| record.take(event, now) || frenzy) {
+                    // All of them are taken, whatever the first one says.
+                    if events.iter().filter(|event| record.take(event, now)).count() > 0 {
                         activity.0.frenzy.notify_one();
                     }
                 }

@@ -106,20 +106,21 @@ fn normal(mut objects: BTreeMap<String, Value>) -> Snapshot {
 
 /// Objects with a generated name: the name, what it was made of, and a number that depends on what the object is like.
 fn generated(objects: &BTreeMap<String, Value>) -> Vec<(String, String, usize)> {
-    let mut alike: BTreeMap<(String, String), Vec<(String, &String, String)>> = BTreeMap::new();
+    // By folder and stem: what each object is like, and its name.
+    let mut alike: BTreeMap<(&str, &str), Vec<(String, &str)>> = BTreeMap::new();
     for (key, object) in objects {
         let (stem, name) = (text(object, "/metadata/generateName"), text(object, "/metadata/name"));
         if !stem.is_empty() && name.starts_with(stem) {
-            let folder = key.strip_suffix(name).unwrap_or(key).to_owned();
+            let folder = key.strip_suffix(name).unwrap_or(key);
             let shape = object.to_string().replace(name, "").replace(text(object, "/metadata/uid"), "");
-            alike.entry((folder, stem.to_owned())).or_default().push((shape, key, name.to_owned()));
+            alike.entry((folder, stem)).or_default().push((shape, name));
         }
     }
     let mut found = Vec::new();
     for ((_, stem), mut group) in alike {
         group.sort();
-        for (index, (_, _, name)) in group.into_iter().enumerate() {
-            found.push((name, stem.clone(), index + 1));
+        for (index, (_, name)) in group.into_iter().enumerate() {
+            found.push((name.to_owned(), stem.to_owned(), index + 1));
         }
     }
     found
