@@ -59,6 +59,15 @@ const SUITES: &[Suite] = &[
         kubectl: false,
     },
     Suite {
+        name: "controllers",
+        what: "seed for each built-in loop, whose faults it draws, after a crash at each of its writes",
+        package: "pintle-testkit",
+        target: &["--test", "builtin"],
+        filter: "",
+        count: ("PINTLE_CONTROLLER_SEEDS", 1000),
+        kubectl: false,
+    },
+    Suite {
         name: "kills",
         what: "kill -9 of a `pintle up` under load from eight clients",
         package: "pintle",

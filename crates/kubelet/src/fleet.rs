@@ -12,7 +12,7 @@ use crate::node::Presence;
 use crate::pods::{Home, Pods};
 
 /// The name under which node agents write.
-const AGENT: &str = "kubelet";
+pub const AGENT: &str = "kubelet";
 
 /// Nodes that share one watch of Pods, one queue and its workers. Dropping it stops them; containers run on.
 pub struct Fleet {

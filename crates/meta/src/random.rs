@@ -18,6 +18,12 @@ impl Random {
         Random(Arc::new(AtomicU64::new(seed)))
     }
 
+    /// A source of its own that gives the numbers this one would give from here on.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Random::seeded(self.0.load(Ordering::Relaxed))
+    }
+
     /// Seeded by the operating system.
     #[expect(clippy::disallowed_methods, reason = "the one place that asks for a seed")]
     pub fn system() -> Self {
@@ -68,6 +74,18 @@ mod tests {
         assert_eq!(a.suffix(5), b.suffix(5));
         assert_eq!(a.uid(), b.uid());
         assert_ne!(a.uid(), a.uid());
+    }
+
+    #[test]
+    fn a_fork_goes_on_alike_and_leaves_the_other_alone() {
+        let (a, b) = (Random::seeded(7), Random::seeded(7));
+        a.next();
+        b.next();
+        let fork = a.fork();
+        assert_eq!([fork.next(), fork.next()], [b.next(), b.next()]);
+        let again = Random::seeded(7);
+        again.next();
+        assert_eq!(a.next(), again.next());
     }
 
     #[test]

@@ -14,20 +14,44 @@
 //! # }
 //! ```
 //!
+//! The guide is `docs/testing.md`.
+//!
 //! # Layout
 //!
-//! - [`cluster`]: starting one, its clients, its loops
-//! - `activity`: what was written, by key
-//! - [`settle`]: waiting until everything that can happen has happened
-//! - [`faults`]: what a cluster may do to a loop
-//! - [`raw`]: requests as bytes
+//! - [`builder`], [`cluster`]: starting one, its clients; [`raw`]: requests as bytes
+//! - [`loops`]: what runs in it; `processes`: each loop as if it were a process that can be lost
+//! - [`faults`]: what may happen to requests and watches of a loop
+//! - `activity`: what was written, as the store saw it; [`settle`]: waiting until everything has happened
+//! - [`snapshot`]: the end of a run as a value; [`fork`](Cluster::fork): a copy that goes its own way
+//! - [`explore`]: one test under many seeds; `parallel`: many runs at once
+//! - [`scenario`]: a story told in peace, then with a crash at every write (`sweep`), then under drawn faults (`chaos`)
 
 mod activity;
+pub mod builder;
+mod chaos;
 pub mod cluster;
+pub mod explore;
 pub mod faults;
+mod fork;
+pub mod loops;
+mod parallel;
+mod processes;
 pub mod raw;
+pub mod scenario;
 pub mod settle;
+pub mod snapshot;
+pub mod sweep;
 
-pub use cluster::{Builder, Cluster};
+pub use builder::Builder;
+pub use cluster::Cluster;
+pub use explore::{explore, try_explore};
 pub use faults::Faults;
 pub use raw::Answer;
+pub use scenario::Scenario;
+pub use snapshot::Snapshot;
+pub use sweep::Swept;
+
+/// The guide, so that its code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/testing.md")]
+struct Guide;

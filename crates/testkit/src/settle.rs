@@ -1,6 +1,8 @@
 //! Waiting until everything that can happen has happened, and waiting for one thing to happen.
 
 use crate::Cluster;
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::time::Duration;
 
 /// Nothing was written for this long, in virtual time: longer than any first retry, shorter than any resync.
@@ -8,32 +10,95 @@ const QUIET: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(50);
 /// A loop that is still writing after this much virtual time will never stop.
 const LONGEST: Duration = Duration::from_secs(600);
+/// Fields that a report shows.
+const SHOWN: usize = 5;
 
 impl Cluster {
-    /// Returns when nothing has been written for a while. Leases and events do not count: they never end.
+    /// Returns when nothing has been written for a while, no loop has work in hand, no request is under way and no
+    /// crashed loop waits to come back. Leases and events do not count: they never end.
     ///
     /// # Panics
     ///
-    /// When the cluster does not come to rest; the message names what keeps changing.
+    /// When the cluster does not come to rest; the message names who keeps writing what, and which field flips.
     pub async fn settle(&self) {
+        if let Err(report) = self.try_settle().await {
+            panic!("{report}");
+        }
+    }
+
+    /// The same with the report as an error.
+    pub async fn try_settle(&self) -> Result<(), String> {
         let started = tokio::time::Instant::now();
+        self.activity.cool();
         let mut seen = self.writes();
         let mut quiet = Duration::ZERO;
         while quiet < QUIET {
-            tokio::time::sleep(STEP).await;
+            self.pass(STEP).await?;
             let now = self.writes();
-            if now == seen {
+            if now == seen && !self.is_busy() {
                 quiet += STEP;
             } else {
                 (seen, quiet) = (now, Duration::ZERO);
             }
-            assert!(started.elapsed() < LONGEST, "the cluster does not settle; still changing: {}", self.hottest());
+            if started.elapsed() >= LONGEST {
+                return Err(self.restless());
+            }
         }
+        Ok(())
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.context().board.is_idle() || self.faults.is_busy() || self.processes.are_restarting()
+    }
+
+    /// Who writes what again and again, and what alternates.
+    pub(crate) fn unrest(&self) -> String {
+        let mut report = String::new();
+        let Some(hottest) = self.activity.hottest() else {
+            let busy = self.context().board.loops();
+            let busy: Vec<_> = busy.iter().filter(|(_, m)| m.depth + m.working > 0).map(|(name, _)| name).collect();
+            let _ = write!(report, "nothing is written, but work never ends in {busy:?}");
+            return report;
+        };
+        let _ = write!(report, "still changing: {} ({} writes)", hottest.key, hottest.count);
+        let mut writers: BTreeMap<String, u64> = BTreeMap::new();
+        for asked in self.faults.writes().into_iter().filter(|asked| asked.is_about(&hottest.key)) {
+            *writers.entry(format!("{} ({})", asked.agent, asked.method)).or_default() += 1;
+        }
+        let mut writers: Vec<_> = writers.into_iter().collect();
+        writers.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        for (writer, count) in writers {
+            let _ = write!(report, "\n  written by {writer} {count} times");
+        }
+        for (path, values) in hottest.flips.iter().take(SHOWN) {
+            let path = path.trim_start_matches('.').replace('\u{1}', ".");
+            let _ = write!(report, "\n  {path} goes {}", values.join(" → "));
+        }
+        report
     }
 
     /// Moves timers and clocks forward; everything due in between happens in order.
+    ///
+    /// # Panics
+    ///
+    /// When someone writes without end at one moment, so that time cannot move.
     pub async fn advance(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
+        if let Err(report) = self.pass(duration).await {
+            panic!("{report}");
+        }
+    }
+
+    /// Lets time pass, unless someone keeps it from passing.
+    async fn pass(&self, duration: Duration) -> Result<(), String> {
+        tokio::select! {
+            biased;
+            () = self.activity.frenzy() => Err(self.restless()),
+            () = tokio::time::sleep(duration) => Ok(()),
+        }
+    }
+
+    fn restless(&self) -> String {
+        format!("the cluster does not settle; {}", self.unrest())
     }
 
     /// Waits until `check` gives a value.
@@ -51,7 +116,7 @@ impl Cluster {
                 return value;
             }
             assert!(started.elapsed() < LONGEST, "waited in vain: {what}");
-            tokio::time::sleep(STEP).await;
+            self.advance(STEP).await;
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId, SandboxState};
 /// The code of a process that SIGKILL ended.
 const KILLED: i32 = 137;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Books {
     sandboxes: BTreeMap<SandboxId, Sandbox>,
     containers: BTreeMap<ContainerId, Entry>,
@@ -37,10 +37,12 @@ pub(super) struct Books {
     /// Whose containers have changed by themselves since anyone asked.
     changed: BTreeSet<PodRef>,
     pub(super) images: BTreeMap<String, Image>,
+    /// How often the pull of an image has failed.
+    failed_pulls: BTreeMap<String, u32>,
     issued: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     config: ContainerConfig,
     script: Script,
@@ -53,6 +55,14 @@ struct Entry {
 }
 
 impl Books {
+    /// Whether this pull is one of the first `times`, which fail.
+    pub(super) fn pull_fails(&mut self, image: &str, times: u32) -> bool {
+        let failed = self.failed_pulls.entry(image.to_owned()).or_default();
+        let fails = *failed < times;
+        *failed += u32::from(fails && times != u32::MAX);
+        fails
+    }
+
     pub(super) fn run_sandbox(
         &mut self,
         config: SandboxConfig,

@@ -12,7 +12,7 @@
 //! | annotation             | value    | default | what it does                                                        |
 //! |------------------------|----------|---------|---------------------------------------------------------------------|
 //! | `pull-delay`           | duration | 0       | a pull takes this long (an image that is there is not pulled again) |
-//! | `pull-fails`           | `true`   |         | a pull fails                                                        |
+//! | `pull-fails`           | `true`, integer |  | every pull fails, or the first so many pulls of the image           |
 //! | `start-delay`          | duration | 0       | time between the start and the process running                      |
 //! | `run-for`              | duration | forever | the process ends by itself after this time                          |
 //! | `exit-code`            | integer  | 0       | with which code; alone, a code other than 0 ends the run at once    |
@@ -60,6 +60,14 @@ impl Simulated {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let node = nodes.entry(name.to_owned()).or_insert_with(|| Arc::new(Node::new(self.clock.clone(), name, index)));
         node.clone()
+    }
+
+    /// Machines of their own with the same containers, on another clock that shows the same moment.
+    #[must_use]
+    pub fn fork(&self, clock: Clock) -> Self {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let copies = nodes.iter().map(|(name, node)| (name.clone(), Arc::new(node.fork(clock.clone())))).collect();
+        Simulated { clock, nodes: Arc::new(Mutex::new(copies)) }
     }
 
     /// Loses a node with everything on it, as a machine that burns down.

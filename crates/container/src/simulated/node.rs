@@ -35,6 +35,11 @@ impl Node {
         Node { clock, seed: hash(name), subnet, books: Mutex::default(), changed: Notify::new() }
     }
 
+    pub(super) fn fork(&self, clock: Clock) -> Self {
+        let books = Mutex::new(self.books().clone());
+        Node { clock, seed: self.seed, subnet: self.subnet, books, changed: Notify::new() }
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,7 +108,7 @@ impl Runtime for Node {
         if !script.pull_delay.is_zero() {
             tokio::time::sleep(script.pull_delay).await;
         }
-        if script.pull_fails {
+        if self.books().pull_fails(&name, script.pull_fails) {
             return Err(Error::PullFailed(format!("failed to pull image {name:?}: the script says that it fails")));
         }
         let digest: String = (0..4).map(|part| format!("{:016x}", hash(&format!("{part}{name}")))).collect();

@@ -22,7 +22,8 @@ pub struct Script {
     pub stop_exit_code: i32,
     pub ignores_term: bool,
     pub pull_delay: Duration,
-    pub pull_fails: bool,
+    /// So many pulls of its image fail; `u32::MAX` for all.
+    pub pull_fails: u32,
 }
 
 impl Script {
@@ -50,7 +51,10 @@ impl Script {
             stop_exit_code: get("stop-exit-code").and_then(|code| code.parse().ok()).unwrap_or(0),
             ignores_term: get("ignores-term") == Some("true"),
             pull_delay: time("pull-delay").unwrap_or_default(),
-            pull_fails: get("pull-fails") == Some("true"),
+            pull_fails: match get("pull-fails") {
+                Some("true") => u32::MAX,
+                times => times.and_then(|times| times.parse().ok()).unwrap_or(0),
+            },
         }
     }
 

@@ -1,0 +1,76 @@
+//! What a cluster is made of, said before it starts.
+
+use crate::Cluster;
+use pintle_controllers::roster;
+use pintle_store::MemoryStore;
+use std::sync::Arc;
+
+/// A cluster under construction.
+#[derive(Clone)]
+pub struct Builder {
+    pub(crate) seed: u64,
+    pub(crate) loops: Vec<&'static str>,
+    pub(crate) nodes: u16,
+    pub(crate) scheduler: bool,
+    pub(crate) isolated: bool,
+    pub(crate) store: Option<Arc<MemoryStore>>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder {
+            seed: 1,
+            loops: roster::roster().iter().map(|l| l.name).collect(),
+            nodes: 1,
+            scheduler: true,
+            isolated: false,
+            store: None,
+        }
+    }
+}
+
+impl Builder {
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Only these loops; none for an API server alone.
+    #[must_use]
+    pub fn loops(mut self, loops: &[&'static str]) -> Self {
+        self.loops = loops.to_vec();
+        self
+    }
+
+    #[must_use]
+    pub fn nodes(mut self, nodes: u16) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    #[must_use]
+    pub fn scheduler(mut self, scheduler: bool) -> Self {
+        self.scheduler = scheduler;
+        self
+    }
+
+    /// Every built-in loop gets informers of its own, as separate processes have: a fault then acts on the watches of
+    /// one loop alone. Without it they share informers, which is faster.
+    #[must_use]
+    pub fn isolated(mut self) -> Self {
+        self.isolated = true;
+        self
+    }
+
+    /// On a store of another cluster: what restarting everything over the same state is.
+    #[must_use]
+    pub fn store(mut self, store: Arc<MemoryStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    pub async fn start(self) -> Cluster {
+        Cluster::build(self).await
+    }
+}

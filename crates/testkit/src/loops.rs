@@ -1,0 +1,117 @@
+//! The loops of a cluster: built-in ones by name, a user's own, the scheduler, the node agents.
+
+use crate::Cluster;
+use crate::processes::{Factory, Process};
+use futures::FutureExt;
+use pintle_controllers::roster;
+use pintle_kubelet::Fleet;
+use pintle_runtime::Context;
+use pintle_scheduler::Scheduler;
+use std::sync::Arc;
+
+const SCHEDULER: &str = "scheduler";
+const NODES: &str = "nodes";
+
+impl Cluster {
+    /// Runs a loop of the test's own under a name, with informers and a client of its own. The function is kept: it is
+    /// called again when the loop has crashed.
+    pub fn run<F>(&self, name: &str, make: impl Fn(Context) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (agent, make) = (name.to_owned(), Arc::new(make));
+        let factory: Factory = Arc::new(move |context: Context| {
+            let (trigger, named) = context.named(&agent);
+            let make = make.clone();
+            async move {
+                let _until_the_end = trigger;
+                make(named).await;
+            }
+            .boxed()
+        });
+        self.processes.start(Process {
+            name: name.to_owned(),
+            agent: name.to_owned(),
+            isolated: true,
+            factory,
+            nodes: None,
+        });
+    }
+
+    /// Starts a loop by its name in the roster.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such loop.
+    pub fn start_loop(&self, name: &str) {
+        let known = roster::roster().into_iter().find(|known| known.name == name);
+        let known =
+            known.unwrap_or_else(|| panic!("there is no loop {name:?}; `pintle_controllers::roster` lists them"));
+        let factory: Factory = Arc::new(move |context: Context| {
+            // A certificate that is none: what is published is what was given.
+            let options = roster::Options { root_ca: Some("the test's root".to_owned()) };
+            async move { known.run(&context, &options).await }.boxed()
+        });
+        self.start_process(name, known.agent, factory, None);
+    }
+
+    pub fn start_scheduler(&self) {
+        let factory: Factory = Arc::new(|context: Context| async move { Scheduler::run(&context).await }.boxed());
+        self.start_process(SCHEDULER, pintle_scheduler::scheduler::AGENT, factory, None);
+    }
+
+    /// Starts the agents of all nodes, over the containers that run there.
+    pub fn start_nodes(&self) {
+        self.start_nodes_of(self.nodes);
+    }
+
+    /// Starts the agents of the first `count` nodes.
+    pub fn start_nodes_of(&self, count: u16) {
+        let world = self.world.clone();
+        let factory: Factory = Arc::new(move |context: Context| {
+            let world = world.clone();
+            async move {
+                let _lost_at_once = Crashing(Some(Fleet::simulated(&context, &world, count)));
+                context.shutdown.fired().await;
+            }
+            .boxed()
+        });
+        self.start_process(NODES, pintle_kubelet::fleet::AGENT, factory, Some(count));
+    }
+
+    fn start_process(&self, name: &str, agent: &str, factory: Factory, nodes: Option<u16>) {
+        let isolated = self.isolated;
+        self.processes.start(Process { name: name.to_owned(), agent: agent.to_owned(), isolated, factory, nodes });
+    }
+
+    /// Ends a loop at its next await, as losing the process would.
+    pub async fn crash_loop(&self, name: &str) {
+        self.processes.crash(name).await;
+    }
+
+    pub async fn crash_scheduler(&self) {
+        self.processes.crash(SCHEDULER).await;
+    }
+
+    /// Ends all node agents; containers run on.
+    pub async fn crash_nodes(&self) {
+        self.processes.crash(NODES).await;
+    }
+
+    /// Starts every loop that is down.
+    pub fn revive(&self) {
+        self.processes.revive();
+    }
+}
+
+/// A fleet whose end is a crash: it finishes nothing.
+struct Crashing(Option<Fleet>);
+
+impl Drop for Crashing {
+    fn drop(&mut self) {
+        if let Some(fleet) = self.0.take() {
+            // Everything is told to end before the first await; nobody waits for it here.
+            let _ = fleet.crash().now_or_never();
+        }
+    }
+}

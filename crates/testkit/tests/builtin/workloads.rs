@@ -1,0 +1,76 @@
+//! Loops that make Pods, and the scheduler and node agents that run them.
+
+use crate::{create, delete, deployment, merge, pod, replica_set, torture, with};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
+use pintle_testkit::Scenario;
+use serde_json::json;
+
+#[test]
+fn a_rollout_ends_with_the_new_image_wherever_the_deployment_loop_is_lost() {
+    let loops = ["deployment", "replicaset", "serviceaccount", "nodelifecycle"];
+    // Written on an old ReplicaSet only if it still has Pods when the Deployment is scaled.
+    let scenario = Scenario::of("deployment-controller").ignoring("desired-replicas").ignoring("max-replicas");
+    let scenario = scenario.on(with(&loops, 1, true)).steps(|cluster| async move {
+        create(&cluster, deployment(2, "web:1")).await;
+        cluster.settle().await;
+        merge::<Deployment>(
+            &cluster,
+            "web",
+            json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "web", "image": "web:2"}]}}}}),
+        )
+        .await;
+        cluster.settle().await;
+        merge::<Deployment>(&cluster, "web", json!({"spec": {"replicas": 3}})).await;
+    });
+    torture(&scenario);
+}
+
+#[test]
+fn exactly_as_many_pods_are_there_as_were_asked_for_wherever_the_replicaset_loop_is_lost() {
+    let loops = ["replicaset", "serviceaccount", "nodelifecycle"];
+    let scenario = Scenario::of("replicaset-controller").on(with(&loops, 1, true)).steps(|cluster| async move {
+        create(&cluster, replica_set(3)).await;
+        cluster.settle().await;
+        merge::<ReplicaSet>(&cluster, "web", json!({"spec": {"replicas": 1}})).await;
+        cluster.settle().await;
+        merge::<ReplicaSet>(&cluster, "web", json!({"spec": {"replicas": 2}})).await;
+    });
+    torture(&scenario);
+}
+
+#[test]
+fn every_pod_is_bound_once_wherever_the_scheduler_is_lost() {
+    let scenario = Scenario::of("kube-scheduler").on(with(&["serviceaccount", "nodelifecycle"], 1, true)).steps(
+        |cluster| async move {
+            for name in ["a", "b", "c"] {
+                create(&cluster, pod(name)).await;
+            }
+            let mut wide = pod("too-wide");
+            wide["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1000"}});
+            create(&cluster, wide).await;
+            cluster.settle().await;
+            delete::<Pod>(&cluster, "a", DeleteParams::default()).await;
+            create(&cluster, pod("d")).await;
+        },
+    );
+    torture(&scenario);
+}
+
+#[test]
+fn pods_run_end_and_go_wherever_the_node_agent_is_lost() {
+    let scenario =
+        Scenario::of("kubelet").on(with(&["serviceaccount", "nodelifecycle"], 1, true)).steps(|cluster| async move {
+            create(&cluster, pod("runs")).await;
+            let mut job = pod("ends");
+            job["metadata"]["annotations"] = json!({"simulated.pintle.dev/run-for": "1s"});
+            job["spec"]["restartPolicy"] = json!("Never");
+            create(&cluster, job).await;
+            create(&cluster, pod("goes")).await;
+            cluster.settle().await;
+            delete::<Pod>(&cluster, "goes", DeleteParams::default()).await;
+        });
+    torture(&scenario);
+}
