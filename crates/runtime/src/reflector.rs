@@ -81,7 +81,7 @@ where
     source.mirror::<K, K>(|object| object, sink).await;
 }
 
-/// The same; managed fields still say who wrote, but not which fields, and are read in half the time.
+/// The same; managed fields still say who wrote, but not which fields, which are skipped unread.
 pub async fn reflect_without_fields<K>(api: Api<K>, selection: Selection, random: Random, sink: impl FnMut(Delta<K>))
 where
     K: Resource + DeserializeOwned + Clone + Debug,

@@ -4,7 +4,7 @@
 //!   loops may write back what they read. Annotations stay, `last-applied-configuration` too: a PUT without it would
 //!   take it away from the object, and the next `kubectl apply` would no longer know what to remove.
 //! - Up to a budget objects are kept decoded, and reading one is a pointer's copy. Beyond it they are packed (see
-//!   `packed`), at a third of their JSON or less, and reading one decodes it, unless it was read or changed a moment ago.
+//!   `packed`), smaller than their JSON, and reading one decodes it, unless it was read or changed a moment ago.
 
 use std::any::TypeId;
 use std::fmt;
@@ -14,10 +14,10 @@ use kube::Resource;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 
-/// Decoded objects of one informer: some four thousand Pods of ReplicaSets.
+/// Decoded objects of one informer: some 3,600 Pods of ReplicaSets.
 const DECODED: usize = 96 << 20;
 
-/// Metadata decodes in two microseconds, and informers of it are many.
+/// Metadata is quick to decode, and informers of it are many.
 const DECODED_METADATA: usize = 1 << 20;
 
 /// What is kept. Informers of one kind with different retentions are different informers.
@@ -56,8 +56,8 @@ impl<K: Resource + 'static> Default for Retention<K> {
 }
 
 impl<K: Resource + 'static> Retention<K> {
-    /// All that the server sends, for those who read managed fields. Always packed: decoded, the managed fields of a
-    /// Pod alone take ten times its JSON.
+    /// All that the server sends, for those who read managed fields. Always packed: decoded, managed fields are
+    /// trees of small maps, each many times its JSON.
     pub fn everything() -> Self {
         Retention { name: "everything", project: |_| (), drops_fields: false, decoded: 0 }
     }

@@ -1,7 +1,7 @@
 //! Reads an object without the part of it that says who owns which field: `metadata.managedFields[*].fieldsV1`.
 //!
-//! That part is half of what a server sends and most of what decoding costs, since it is a tree of maps. Who wrote, and
-//! when, is kept. The walk wraps the deserializer four levels deep and gets out of the way everywhere else.
+//! That part is a large share of what a server sends, and a tree of small maps when decoded. Who wrote, and when, is
+//! kept. The walk wraps the deserializer four levels deep and gets out of the way everywhere else.
 
 use std::fmt;
 
