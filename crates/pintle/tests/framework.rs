@@ -2,6 +2,7 @@
 
 mod harness;
 
+use at_operator::cloud::Cloud;
 use at_operator::types::{At, Phase};
 use harness::eventually;
 use harness::program::Place;
@@ -28,7 +29,7 @@ async fn an_operator_works_on_a_cluster_elsewhere_as_on_one_in_its_process() {
     let client = client(&place).await;
     let (stop, shutdown) = Shutdown::new();
     let context = Context::new(client.clone(), Clock::system(), Random::system(), shutdown);
-    let operator = tokio::spawn(at_operator::reconcile::run(context));
+    let operator = tokio::spawn(at_operator::reconcile::run(context, Cloud::in_directory(place.path("cloud"))));
     let ats: Api<At> = Api::namespaced(client, "default");
     let at: At = serde_json::from_value(json!({
         "apiVersion": "cnat.programming-kubernetes.info/v1alpha1", "kind": "At",

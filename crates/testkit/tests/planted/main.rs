@@ -12,7 +12,9 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use pintle_runtime::{Action, ApiError, Clock, Context, Controller, Error, Informer, Key, Reconciler, Selection};
+use pintle_runtime::{
+    Action, ApiError, Attempt, Clock, Context, Controller, Error, Informer, Key, Reconciler, Selection,
+};
 use pintle_testkit::{Builder, Cluster, Scenario};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -78,7 +80,7 @@ impl Planted {
 struct Closure(Behaviour, Arc<Hands>);
 
 impl Reconciler for Closure {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         (self.0)(self.1.clone(), key.clone()).await
     }
 }
