@@ -32,7 +32,8 @@ impl Cluster {
         self.activity.cool();
         let mut seen = self.writes();
         let mut quiet = Duration::ZERO;
-        while quiet < QUIET {
+        // A request under way is waited for, but is no unrest: a loop may ask every second whether all is well.
+        while quiet < QUIET || self.faults.has_requests_under_way() {
             self.pass(STEP).await?;
             let now = self.writes();
             if now == seen && !self.is_busy() {
@@ -48,7 +49,7 @@ impl Cluster {
     }
 
     fn is_busy(&self) -> bool {
-        !self.context().board.is_idle() || self.faults.is_busy() || self.processes.are_restarting()
+        !self.context().board.is_idle() || self.faults.has_late_events() || self.processes.are_restarting()
     }
 
     /// Who writes what again and again, and what alternates.

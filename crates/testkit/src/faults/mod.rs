@@ -253,9 +253,13 @@ impl Faults {
         lock(&self.0.orders).take()
     }
 
-    /// Whether something is under way that will end by itself: a request, or an event that is late.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.0.in_flight.load(Ordering::SeqCst) > 0 || self.0.late.load(Ordering::SeqCst) > 0
+    pub(crate) fn has_requests_under_way(&self) -> bool {
+        self.0.in_flight.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether events are held back that will come by themselves.
+    pub(crate) fn has_late_events(&self) -> bool {
+        self.0.late.load(Ordering::SeqCst) > 0
     }
 }
 
