@@ -63,10 +63,26 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often keys that expire are looked for.
-const EXPIRY_EVERY: Duration = Duration::from_secs(10);
-/// How often old history is dropped, and how much of it stays: watches may resume that long.
-const COMPACT_EVERY: Duration = Duration::from_secs(300);
+/// How often a server does what it does by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Keys that expire are looked for.
+    pub expiry: Duration,
+    /// Old history is dropped; watches may resume from what is younger.
+    pub compaction: Duration,
+    /// A quiet watch is told how far it is.
+    pub bookmarks: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            expiry: Duration::from_secs(10),
+            compaction: Duration::from_secs(300),
+            bookmarks: Duration::from_secs(60),
+        }
+    }
+}
 
 /// A server over a store. Cheap to clone.
 #[derive(Clone)]
@@ -78,6 +94,7 @@ pub struct Inner {
     pub authorizer: Arc<Authorizer>,
     pub custom: CustomResources,
     pub metrics: serve::metrics::Metrics,
+    pub pace: Pace,
     address: OnceLock<String>,
     stop: watch::Sender<bool>,
 }
@@ -97,12 +114,13 @@ pub struct Parts {
     pub random: Random,
     /// The key that signs service account tokens, as two PEM texts.
     pub token_key: pki::TokenKey,
+    pub pace: Pace,
 }
 
 impl ApiServer {
     /// A server whose store has what a new cluster starts with.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let Parts { store, clock, random, token_key } = parts;
+        let Parts { store, clock, random, token_key, pace } = parts;
         let authorizer = Arc::new(Authorizer::new(store.clone()));
         let server = ApiServer(Arc::new(Inner {
             tokens: Tokens::new(store.clone(), clock.clone(), &token_key.private_pem, &token_key.public_pem)?,
@@ -117,6 +135,7 @@ impl ApiServer {
                 causes: Causes::default(),
             },
             metrics: serve::metrics::Metrics::default(),
+            pace,
             address: OnceLock::new(),
             stop: watch::Sender::new(false),
         }));
@@ -130,7 +149,7 @@ impl ApiServer {
     }
 
     async fn expire(&self) {
-        while self.pause(EXPIRY_EVERY).await {
+        while self.pause(self.pace.expiry).await {
             self.registry.causes.expire(self.registry.clock.now());
             if let Err(error) = self.registry.store.expire(self.registry.clock.now_millis()).await {
                 tracing::warn!(%error, "expired keys could not be removed");
@@ -140,7 +159,7 @@ impl ApiServer {
 
     async fn compact(&self) {
         let mut keep_after = self.registry.store.revision();
-        while self.pause(COMPACT_EVERY).await {
+        while self.pause(self.pace.compaction).await {
             self.registry.store.compact(keep_after);
             keep_after = self.registry.store.revision();
         }

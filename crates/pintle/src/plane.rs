@@ -127,8 +127,8 @@ mod tests {
     use k8s_openapi::api::coordination::v1::Lease;
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-    use pintle_apiserver::Parts;
     use pintle_apiserver::pki::Pki;
+    use pintle_apiserver::{Pace, Parts};
     use pintle_store::MemoryStore;
     use serde_json::json;
 
@@ -139,7 +139,7 @@ mod tests {
         let clock = Clock::virtual_from(Clock::system().now());
         let token_key = Pki::generate(clock.now()).unwrap().token_key;
         let store = Arc::new(MemoryStore::new());
-        let parts = Parts { store, clock: clock.clone(), random: Random::seeded(2), token_key };
+        let parts = Parts { store, clock: clock.clone(), random: Random::seeded(2), token_key, pace: Pace::default() };
         let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
         let client = server.client(User::internal("system:kube-controller-manager"));
         (server, client, clock)

@@ -5,7 +5,7 @@ use crate::kubeconfig;
 use crate::plane::Plane;
 use crate::store::{StoreError, StoreFlags};
 use pintle_apiserver::pki::{Pki, PkiError, write_private};
-use pintle_apiserver::{ApiServer, Parts, StartError, listener};
+use pintle_apiserver::{ApiServer, Pace, Parts, StartError, listener};
 use pintle_meta::{Clock, Random};
 use pintle_store::Store;
 use pintle_store::file::OpenError;
@@ -109,6 +109,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
         clock: clock.clone(),
         random: random.clone(),
         token_key: pki.token_key.clone(),
+        pace: Pace::default(),
     })
     .await?;
     server.set_address(address.to_string());

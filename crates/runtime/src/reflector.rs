@@ -25,6 +25,15 @@ use lean::Lean;
 /// Objects a page of a list.
 const PAGE: u32 = 500;
 
+/// Seconds that a watch lasts at least.
+const SHORTEST: u64 = 1800;
+
+/// What the client's parameters are told instead.
+const PLACEHOLDER: u32 = 290;
+
+/// A watch that says nothing for so long is taken for dead. Servers send a bookmark every minute.
+const SILENCE: Duration = Duration::from_secs(280);
+
 /// What a reflector asks for beside the kind: selectors, as the API writes them; empty ones pick everything.
 ///
 /// One namespace is `Selection::fields("metadata.namespace=x")`.
@@ -199,8 +208,7 @@ impl Source {
         let params = WatchParams {
             label_selector: self.selection.label_selector(),
             field_selector: self.selection.field_selector(),
-            // Spread, so that watches opened together do not end together; below the client's 295 s read limit.
-            timeout: Some(240 + u32::try_from(self.random.below(50)).unwrap_or(0)),
+            timeout: Some(PLACEHOLDER),
             ..WatchParams::default()
         };
         let request = Request::new(&self.path);
@@ -209,7 +217,7 @@ impl Source {
             false => request.watch(&params, version),
         };
         let request = match request {
-            Ok(request) => request,
+            Ok(request) => self.for_long(request),
             Err(error) => return Ended::Broken(kube::Error::BuildRequest(error)),
         };
         let started = tokio::time::Instant::now();
@@ -219,7 +227,13 @@ impl Source {
             Err(error) => return gone_or_broken(error),
         };
         let mut stream = pin!(stream);
-        while let Some(event) = stream.next().await {
+        loop {
+            let event = match tokio::time::timeout(SILENCE, stream.next()).await {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                // The connection may be dead without anyone having said so.
+                Err(_) => return Ended::Quietly { useful: true },
+            };
             let delta = match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     let object = read(object);
@@ -242,6 +256,19 @@ impl Source {
             sink(delta);
         }
         Ended::Quietly { useful: seen || started.elapsed() >= Duration::from_secs(1) }
+    }
+}
+
+impl Source {
+    /// The same request for half an hour to an hour: spread, so that watches opened together do not end together. The
+    /// client's own parameters allow no more than five minutes.
+    fn for_long<B>(&self, mut request: http::Request<B>) -> http::Request<B> {
+        let asked = format!("timeoutSeconds={PLACEHOLDER}");
+        let longer = format!("timeoutSeconds={}", SHORTEST + self.random.below(SHORTEST));
+        if let Ok(uri) = request.uri().to_string().replace(&asked, &longer).parse() {
+            *request.uri_mut() = uri;
+        }
+        request
     }
 }
 

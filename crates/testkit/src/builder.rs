@@ -1,9 +1,11 @@
 //! What a cluster is made of, said before it starts.
 
 use crate::Cluster;
+use pintle_apiserver::Pace;
 use pintle_controllers::roster;
 use pintle_store::MemoryStore;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A cluster under construction.
 #[derive(Clone)]
@@ -14,7 +16,15 @@ pub struct Builder {
     pub(crate) scheduler: bool,
     pub(crate) isolated: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
+    pub(crate) pace: Pace,
 }
+
+/// Slower than a server's own: history costs nothing in a test, and virtual hours should not be spent on bookmarks.
+const UNHURRIED: Pace = Pace {
+    expiry: Duration::from_secs(10),
+    compaction: Duration::from_secs(3600),
+    bookmarks: Duration::from_secs(240),
+};
 
 impl Default for Builder {
     fn default() -> Self {
@@ -25,6 +35,7 @@ impl Default for Builder {
             scheduler: true,
             isolated: false,
             store: None,
+            pace: UNHURRIED,
         }
     }
 }
@@ -67,6 +78,13 @@ impl Builder {
     #[must_use]
     pub fn store(mut self, store: Arc<MemoryStore>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// How often the server tells watches how far they are, forgets history and looks for what has expired.
+    #[must_use]
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
         self
     }
 

@@ -9,7 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use pintle_apiserver::authn::User;
 use pintle_apiserver::pki::TokenKey;
-use pintle_apiserver::{ApiServer, Parts};
+use pintle_apiserver::{ApiServer, Pace, Parts};
 use pintle_container::Simulated;
 use pintle_meta::{Clock, Random};
 use pintle_runtime::{Context, Shutdown, Trigger};
@@ -48,6 +48,7 @@ pub(crate) struct Origin {
     pub(crate) world: Simulated,
     pub(crate) nodes: u16,
     pub(crate) isolated: bool,
+    pub(crate) pace: Pace,
 }
 
 impl Cluster {
@@ -76,6 +77,7 @@ impl Cluster {
             clock,
             nodes: builder.nodes,
             isolated: builder.isolated,
+            pace: builder.pace,
         })
         .await;
         for name in builder.loops {
@@ -92,10 +94,10 @@ impl Cluster {
 
     /// A cluster with no loop.
     pub(crate) async fn over(origin: Origin) -> Cluster {
-        let Origin { seed, store, clock, random, world, nodes, isolated } = origin;
+        let Origin { seed, store, clock, random, world, nodes, isolated, pace } = origin;
         let activity = Activity::of(&*store);
         let parts =
-            Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: token_key() };
+            Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: token_key(), pace };
         let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
         tokio::spawn({
             let server = server.clone();

@@ -18,6 +18,7 @@ impl Cluster {
             clock,
             nodes: self.nodes,
             isolated: self.isolated,
+            pace: self.server.pace,
         })
         .await;
         for process in self.processes.all() {

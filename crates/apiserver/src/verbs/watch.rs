@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A watch without a timeout ends between this and twice this, so that not all clients come back at once.
 const SHORTEST_DEFAULT: u64 = 1800;
 /// What a line has around its object, at most.
@@ -71,7 +70,7 @@ pub async fn watch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
         start: after,
         watch,
         end,
-        next_bookmark: Instant::now() + BOOKMARK_EVERY,
+        next_bookmark: Instant::now() + server.pace.bookmarks,
         over: false,
     };
     let body = Body::Stream(Box::pin(stream::unfold(feed, |mut feed| async move {
@@ -140,7 +139,7 @@ impl Feed {
                 },
                 () = tokio::time::sleep_until(self.next_bookmark), if self.options.bookmarks => {
                     let revision = watch.progress();
-                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    self.next_bookmark = Instant::now() + self.writer.server.pace.bookmarks;
                     return Some(self.writer.bookmark(revision, false));
                 }
             }
