@@ -1,15 +1,21 @@
-//! The framework against a cluster in another process, over HTTPS: the example operator runs its command.
+//! The framework against a cluster in another process, over HTTPS through a kubeconfig: one operator, and a pair.
 
 mod harness;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use at_operator::cloud::Cloud;
 use at_operator::types::{At, Phase};
 use harness::eventually;
-use harness::program::Place;
-use kube::api::{Api, PostParams};
+use harness::program::{Place, Program};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use pintle_runtime::{Clock, Context, Random, Shutdown};
+use pintle_runtime::{Clock, LeaderConfig, Manager, Random};
 use serde_json::json;
+use tokio::sync::oneshot;
 
 async fn client(place: &Place) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(place.path("kubeconfig")).expect("a kubeconfig");
@@ -18,22 +24,11 @@ async fn client(place: &Place) -> kube::Client {
     kube::Client::try_from(config).expect("a client")
 }
 
-#[tokio::test]
-async fn an_operator_works_on_a_cluster_elsewhere_as_on_one_in_its_process() {
-    let place = Place::new();
-    let _program = place.up(&["--ephemeral"]).await;
-    let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/../../operators/at/manifests/crd.yaml");
-    let applied = place.kubectl().ok(&format!("apply -f {crd}")).await;
-    assert!(applied.ends_with(" created\n"), "{applied}");
-
-    let client = client(&place).await;
-    let (stop, shutdown) = Shutdown::new();
-    let context = Context::new(client.clone(), Clock::system(), Random::system(), shutdown);
-    let operator = tokio::spawn(at_operator::reconcile::run(context, Cloud::in_directory(place.path("cloud"))));
-    let ats: Api<At> = Api::namespaced(client, "default");
+/// An At whose time has come, in a cluster that serves them.
+async fn create(ats: &Api<At>, name: &str) {
     let at: At = serde_json::from_value(json!({
         "apiVersion": "cnat.programming-kubernetes.info/v1alpha1", "kind": "At",
-        "metadata": {"name": "now", "annotations": {"simulated.pintle.dev/run-for": "100ms"}},
+        "metadata": {"name": name, "annotations": {"simulated.pintle.dev/run-for": "100ms"}},
         "spec": {"schedule": "2020-01-01T00:00:00Z", "command": "echo YAY"},
     }))
     .expect("an At");
@@ -41,12 +36,75 @@ async fn an_operator_works_on_a_cluster_elsewhere_as_on_one_in_its_process() {
         ats.create(&PostParams::default(), &at).await.map(drop).map_err(|e| e.to_string())
     })
     .await;
+}
+
+async fn is_done(ats: &Api<At>, name: &str) {
     eventually("the command is done", async || {
-        let at = ats.get("now").await.map_err(|e| e.to_string())?;
+        let at = ats.get(name).await.map_err(|e| e.to_string())?;
         let phase = at.status.and_then(|s| s.phase);
         if phase == Some(Phase::Done) { Ok(()) } else { Err(format!("{phase:?}")) }
     })
     .await;
-    stop.fire();
-    operator.await.expect("the operator ends when told to");
+}
+
+async fn cluster(place: &Place) -> (Program, kube::Client) {
+    let program = place.up(&["--ephemeral"]).await;
+    for manifest in ["crd", "rbac"] {
+        let file = format!("{}/../../operators/at/manifests/{manifest}.yaml", env!("CARGO_MANIFEST_DIR"));
+        place.kubectl().ok(&format!("apply -f {file}")).await;
+    }
+    (program, client(place).await)
+}
+
+#[tokio::test]
+async fn an_operator_works_on_a_cluster_elsewhere_as_on_one_in_its_process() {
+    let place = Place::new();
+    let (_program, client) = cluster(&place).await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let cloud = Cloud::in_directory(place.path("cloud"));
+    let manager = Manager::new("at", client.clone(), Clock::system(), Random::system())
+        .run("at-operator", move |context| at_operator::reconcile::run(context, cloud.clone()));
+    let operator = tokio::spawn(manager.until(async { drop(stopped.await) }));
+    let ats: Api<At> = Api::namespaced(client, "default");
+    create(&ats, "now").await;
+    is_done(&ats, "now").await;
+    drop(stop);
+    operator.await.expect("the operator ends when told to").expect("and has run well");
+}
+
+#[tokio::test]
+async fn of_two_operators_one_acts_and_when_it_is_lost_the_other_goes_on() {
+    let place = Place::new();
+    let (_program, client) = cluster(&place).await;
+    let start = |identity: &str| {
+        let lease = LeaderConfig {
+            namespace: "at-operator".to_owned(),
+            lease_duration: Duration::from_secs(3),
+            renew_deadline: Duration::from_secs(2),
+            retry: Duration::from_millis(300),
+            ..LeaderConfig::new("at-operator", identity)
+        };
+        let cloud = Cloud::in_directory(place.path("cloud"));
+        let manager = Manager::new("at", client.clone(), Clock::system(), Random::system())
+            .elect(lease)
+            .run("at-operator", move |context| at_operator::reconcile::run(context, cloud.clone()));
+        tokio::spawn(manager.until(std::future::pending()))
+    };
+    let mut pair = BTreeMap::from(["one", "two"].map(|identity| (identity.to_owned(), start(identity))));
+    let ats: Api<At> = Api::namespaced(client.clone(), "default");
+    create(&ats, "first").await;
+    is_done(&ats, "first").await;
+
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "at-operator");
+    let leader = leases.get("at-operator").await.expect("the Lease").spec.and_then(|spec| spec.holder_identity);
+    let lost = leader.and_then(|leader| pair.remove(&leader)).expect("one of the two leads");
+    lost.abort();
+    create(&ats, "second").await;
+    is_done(&ats, "second").await;
+
+    let pods: Api<Pod> = Api::namespaced(client, "default");
+    assert_eq!(pods.list(&ListParams::default()).await.expect("a list").items.len(), 2, "each command ran once");
+    let spec = leases.get("at-operator").await.expect("the Lease").spec.expect("a spec");
+    assert_eq!(spec.holder_identity.as_ref(), pair.keys().next(), "the other leads");
+    assert_eq!(spec.lease_transitions, Some(1), "it changed hands once");
 }
