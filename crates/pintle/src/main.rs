@@ -2,6 +2,7 @@
 
 mod data_dir;
 mod kubeconfig;
+mod new;
 mod plane;
 mod snapshot;
 mod store;
@@ -31,6 +32,8 @@ enum Command {
     Snapshot(snapshot::Flags),
     /// Tell how an object came to be as it is: who wrote it, and why.
     Why(why::Flags),
+    /// Write a project to begin with.
+    New(new::Flags),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Up(flags) => up::run(flags).map_err(|failure| (failure.to_string(), failure.code())),
         Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Why(flags) => why::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::New(flags) => new::run(flags).map_err(|failure| (failure.to_string(), 2)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

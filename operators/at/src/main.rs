@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use at_operator::cloud::Cloud;
 use at_operator::{definition, reconcile};
 use pintle_runtime::{LeaderConfig, Manager};
+use tracing_subscriber::EnvFilter;
 
 const USAGE: &str = "usage: at-operator [crd]
 
@@ -35,7 +36,8 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn run() -> anyhow::Result<()> {
-    tracing_subscriber::fmt().init();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).init();
     let variable = |name: &str| std::env::var(name).ok();
     let cloud = Cloud::in_directory(variable("AT_CLOUD").unwrap_or_else(|| "cloud".to_owned()));
     let mut manager = Manager::connect("at-operator")
