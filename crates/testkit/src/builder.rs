@@ -1,6 +1,7 @@
 //! What a cluster is made of, said before it starts.
 
 use crate::Cluster;
+use jiff::Timestamp;
 use pintle_controllers::roster;
 use pintle_store::MemoryStore;
 use std::sync::Arc;
@@ -14,7 +15,12 @@ pub struct Builder {
     pub(crate) scheduler: bool,
     pub(crate) isolated: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
+    pub(crate) epoch: Timestamp,
+    pub(crate) root_ca: String,
 }
+
+/// Where every test's clock starts.
+const EPOCH: i64 = 1_800_000_000;
 
 impl Default for Builder {
     fn default() -> Self {
@@ -25,6 +31,9 @@ impl Default for Builder {
             scheduler: true,
             isolated: false,
             store: None,
+            epoch: Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH),
+            // A certificate that is none: what is published is what was given.
+            root_ca: "the test's root".to_owned(),
         }
     }
 }
@@ -67,6 +76,20 @@ impl Builder {
     #[must_use]
     pub fn store(mut self, store: Arc<MemoryStore>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// The moment at which the cluster's clock starts.
+    #[must_use]
+    pub fn epoch(mut self, epoch: Timestamp) -> Self {
+        self.epoch = epoch;
+        self
+    }
+
+    /// The certificate that Pods are given to know the server by.
+    #[must_use]
+    pub fn root_ca(mut self, pem: &str) -> Self {
+        pem.clone_into(&mut self.root_ca);
         self
     }
 

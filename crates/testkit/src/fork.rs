@@ -18,6 +18,7 @@ impl Cluster {
             clock,
             nodes: self.nodes,
             isolated: self.isolated,
+            root_ca: self.root_ca.clone(),
         })
         .await;
         for process in self.processes.all() {

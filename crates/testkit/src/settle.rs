@@ -47,7 +47,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         !self.context().board.is_idle() || self.faults.is_busy() || self.processes.are_restarting()
     }
 
@@ -97,7 +97,7 @@ impl Cluster {
         }
     }
 
-    fn restless(&self) -> String {
+    pub(crate) fn restless(&self) -> String {
         format!("the cluster does not settle; {}", self.unrest())
     }
 
