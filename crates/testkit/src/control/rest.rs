@@ -52,12 +52,13 @@ impl Served {
                 passed += STEP;
                 calm_passed += STEP;
             }
-            let (still, busy) = (self.still(&mut calm), self.cluster.is_busy());
+            let mut rests = self.still(&mut calm);
             // What waits for virtual time alone is not worth real time.
-            if calm_passed >= virtual_quiet || !still || !busy {
+            if calm_passed >= virtual_quiet || !rests || !self.cluster.is_busy() {
                 self.time.really_wait(BEAT).await;
+                rests &= self.still(&mut calm);
             }
-            if !self.still(&mut calm) || self.cluster.is_busy() {
+            if !rests || self.cluster.is_busy() {
                 calm_passed = Duration::ZERO;
             } else if calm_passed >= virtual_quiet && self.time.really_since(calm.since) >= quiet {
                 break;
@@ -75,7 +76,7 @@ impl Served {
         let by = fields.duration("by")?.ok_or_else(|| missing("by", "\"24h\""))?;
         let step = fields.duration("step")?.unwrap_or(Duration::from_secs(60));
         let quiet = fields.duration("quiet")?.unwrap_or(Duration::from_millis(20));
-        let timeout = fields.duration("timeout")?.unwrap_or(Duration::from_secs(120));
+        let timeout = fields.duration("timeout")?.unwrap_or(Duration::from_secs(600));
         fields.end()?;
         if by > FARTHEST {
             return Err(wrong("by", "more than ten years; advance by less".to_owned()));
