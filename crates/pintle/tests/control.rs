@@ -18,7 +18,10 @@ const HELPERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/control")
 
 async fn client(kubeconfig: Kubeconfig) -> Client {
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Client::try_from(config.expect("a config")).expect("a client")
+    let mut config = config.expect("a config");
+    // A client that tries again by itself would hide what it met.
+    config.default_retry = false;
+    Client::try_from(config).expect("a client")
 }
 
 /// A cluster whose time stands still.
@@ -98,6 +101,7 @@ async fn time_stands_until_it_is_moved_and_then_loops_and_timers_follow() {
     assert_eq!(phase().await["phase"], "Succeeded");
 
     let following = ok(&client, "POST", "/control/time", json!({"mode": "follow"})).await;
+    assert!(place.kubectl().ok("get --raw /control/time").await.contains("follow"));
     eventually("time follows the machine's", async || {
         let now = ok(&client, "GET", "/control/time", Value::Null).await;
         if moment(&now) > moment(&following) { Ok(()) } else { Err(now.to_string()) }
