@@ -44,9 +44,7 @@ impl ApiServer {
     }
 
     async fn filter(&self, request: Request, target: Target, query: Query) -> Result<Response<Body>, Status> {
-        let user = authn::authenticate(&self.tokens, &request.peer, &request.headers).await?;
-        let user = self.impersonate(user, &request.headers).await?;
-        self.authorizer.authorize(&user, &attributes(&target)).await?;
+        let user = self.admit(&request, &target).await?;
         self.custom.follow(&self.registry).await;
         let wanted = Wanted::from(&request.headers);
         let Some(path) = target.resource else {
@@ -82,6 +80,14 @@ impl ApiServer {
         let mut response = result.unwrap_or_else(|status| response::failure(&status));
         response::warn(&mut response, &exchange.warnings);
         Ok(response)
+    }
+
+    /// Who asks, and whether they may. What is served beside this server stands behind the same door.
+    pub async fn admit(&self, request: &Request, target: &Target) -> Result<User, Status> {
+        let user = authn::authenticate(&self.tokens, &request.peer, &request.headers).await?;
+        let user = self.impersonate(user, &request.headers).await?;
+        self.authorizer.authorize(&user, &attributes(target)).await?;
+        Ok(user)
     }
 
     /// Acting as somebody else, for those who may.

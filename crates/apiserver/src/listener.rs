@@ -100,7 +100,7 @@ async fn answer(server: ApiServer, peer: Peer, request: http::Request<Incoming>)
 }
 
 /// Reads the body. One that is too large is read to its end, within reason, so that its sender hears the answer.
-async fn read(mut body: Incoming) -> Result<Bytes, Status> {
+pub async fn read(mut body: Incoming) -> Result<Bytes, Status> {
     let (mut whole, mut size) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Status::bad_request(format!("the body could not be read: {error}")))?;

@@ -1,5 +1,6 @@
 //! Pintle: Kubernetes' control plane, node agent and controller framework as one program.
 
+mod control;
 mod data_dir;
 mod kubeconfig;
 mod new;

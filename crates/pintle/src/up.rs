@@ -1,5 +1,6 @@
 //! `pintle up`: the whole cluster in one process, from a data directory to a kubeconfig.
 
+use crate::control;
 use crate::data_dir;
 use crate::kubeconfig;
 use crate::plane::Plane;
@@ -24,19 +25,23 @@ pub(crate) struct Flags {
     data_dir: Option<PathBuf>,
     /// Where the API server listens.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
-    listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Where the administrator's kubeconfig is written [default: DIR/admin.kubeconfig].
     #[arg(long, value_name = "FILE")]
     write_kubeconfig: Option<PathBuf>,
     /// How many simulated nodes the cluster has.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    nodes: u16,
+    pub(crate) nodes: u16,
     /// Keep nothing: the cluster lives in memory and is gone when it stops.
     #[arg(long, conflicts_with = "store")]
     ephemeral: bool,
+    /// Serve /control too, with which tests of operators in any language move time, wait until everything rests,
+    /// inject faults, compare and fork (docs/control.md). The cluster's time is virtual.
+    #[arg(long, requires = "ephemeral")]
+    control: bool,
     /// Where the cluster's keys and certificates are [default: DIR/pki].
     #[arg(long, value_name = "DIR")]
-    pki: Option<PathBuf>,
+    pub(crate) pki: Option<PathBuf>,
     #[command(flatten)]
     store: StoreFlags,
 }
@@ -78,8 +83,15 @@ impl Failure {
 }
 
 pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;
-    let result = runtime.block_on(up(flags));
+    let runtime = match flags.control {
+        false => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
+        true => pintle_testkit::control::runtime(),
+    };
+    let runtime = runtime.map_err(Failure::Runtime)?;
+    let result = match flags.control {
+        false => runtime.block_on(up(flags)),
+        true => runtime.block_on(control::up(flags)),
+    };
     // Loops that wait for a timer need no farewell.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
@@ -152,7 +164,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
 
 /// Returns on Ctrl-C or SIGTERM. A store that takes no writes is no reason to go: reads are still served, and `/readyz`
 /// tells whoever looks what is wrong. Files stay so until the next start; an etcd that was away comes back.
-async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure> {
+pub(crate) async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure> {
     let mut terminate =
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(Failure::Runtime)?;
     let look = async {
@@ -191,7 +203,7 @@ fn directory(flags: &Flags) -> Result<Option<PathBuf>, Failure> {
     std::path::absolute(&path).map(Some).map_err(|source| Failure::Directory { path, source })
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => Failure::PortInUse(address),
         _ => Failure::Listen { address, source },
@@ -199,7 +211,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// The addresses that the server's certificate speaks for.
-fn addresses(listening: IpAddr) -> Vec<IpAddr> {
+pub(crate) fn addresses(listening: IpAddr) -> Vec<IpAddr> {
     let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1))];
     if !listening.is_unspecified() && !addresses.contains(&listening) {
         addresses.push(listening);
@@ -208,14 +220,14 @@ fn addresses(listening: IpAddr) -> Vec<IpAddr> {
 }
 
 /// A server that listens everywhere is reached on loopback.
-fn reachable(address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         _ => address,
     }
 }
 
-fn write_kubeconfig(
+pub(crate) fn write_kubeconfig(
     flags: &Flags,
     directory: Option<&Path>,
     url: &str,

@@ -1,6 +1,7 @@
 //! What a cluster is made of, said before it starts.
 
 use crate::Cluster;
+use jiff::Timestamp;
 use pintle_apiserver::Pace;
 use pintle_controllers::roster;
 use pintle_store::MemoryStore;
@@ -17,6 +18,8 @@ pub struct Builder {
     pub(crate) isolated: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
     pub(crate) pace: Pace,
+    pub(crate) epoch: Timestamp,
+    pub(crate) root_ca: String,
 }
 
 /// Slower than a server's own: history costs nothing in a test, and virtual hours should not be spent on bookmarks.
@@ -25,6 +28,9 @@ const UNHURRIED: Pace = Pace {
     compaction: Duration::from_secs(3600),
     bookmarks: Duration::from_secs(240),
 };
+
+/// Where every test's clock starts.
+const EPOCH: i64 = 1_800_000_000;
 
 impl Default for Builder {
     fn default() -> Self {
@@ -36,6 +42,9 @@ impl Default for Builder {
             isolated: false,
             store: None,
             pace: UNHURRIED,
+            epoch: Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH),
+            // A certificate that is none: what is published is what was given.
+            root_ca: "the test's root".to_owned(),
         }
     }
 }
@@ -85,6 +94,20 @@ impl Builder {
     #[must_use]
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
+        self
+    }
+
+    /// The moment at which the cluster's clock starts.
+    #[must_use]
+    pub fn epoch(mut self, epoch: Timestamp) -> Self {
+        self.epoch = epoch;
+        self
+    }
+
+    /// The certificate that Pods are given to know the server by.
+    #[must_use]
+    pub fn root_ca(mut self, pem: &str) -> Self {
+        pem.clone_into(&mut self.root_ca);
         self
     }
 

@@ -3,7 +3,6 @@
 use crate::activity::Activity;
 use crate::processes::Processes;
 use crate::{Builder, Faults};
-use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
@@ -16,9 +15,6 @@ use pintle_runtime::{Context, Shutdown, Trigger};
 use pintle_store::MemoryStore;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
-
-/// Where every test's clock starts.
-const EPOCH: i64 = 1_800_000_000;
 
 /// A running cluster. Dropping it stops everything.
 pub struct Cluster {
@@ -33,6 +29,7 @@ pub struct Cluster {
     pub(crate) activity: Activity,
     pub(crate) nodes: u16,
     pub(crate) isolated: bool,
+    pub(crate) root_ca: String,
     /// The simulated machines and their containers.
     pub(crate) world: Simulated,
     context: Context,
@@ -49,6 +46,7 @@ pub(crate) struct Origin {
     pub(crate) nodes: u16,
     pub(crate) isolated: bool,
     pub(crate) pace: Pace,
+    pub(crate) root_ca: String,
 }
 
 impl Cluster {
@@ -67,8 +65,7 @@ impl Cluster {
     }
 
     pub(crate) async fn build(builder: Builder) -> Cluster {
-        let epoch = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
-        let clock = Clock::virtual_from(epoch);
+        let clock = Clock::virtual_from(builder.epoch);
         let cluster = Cluster::over(Origin {
             seed: builder.seed,
             store: builder.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
@@ -78,6 +75,7 @@ impl Cluster {
             nodes: builder.nodes,
             isolated: builder.isolated,
             pace: builder.pace,
+            root_ca: builder.root_ca,
         })
         .await;
         for name in builder.loops {
@@ -94,7 +92,7 @@ impl Cluster {
 
     /// A cluster with no loop.
     pub(crate) async fn over(origin: Origin) -> Cluster {
-        let Origin { seed, store, clock, random, world, nodes, isolated, pace } = origin;
+        let Origin { seed, store, clock, random, world, nodes, isolated, root_ca, pace } = origin;
         let activity = Activity::of(&*store);
         let parts =
             Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: token_key(), pace };
@@ -119,6 +117,7 @@ impl Cluster {
             activity,
             nodes,
             isolated,
+            root_ca,
             world,
             context,
             _stop: stop,

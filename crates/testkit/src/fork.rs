@@ -19,6 +19,7 @@ impl Cluster {
             nodes: self.nodes,
             isolated: self.isolated,
             pace: self.server.pace,
+            root_ca: self.root_ca.clone(),
         })
         .await;
         for process in self.processes.all() {

@@ -25,11 +25,13 @@
 //! - [`snapshot`]: the end of a run as a value; [`fork`](Cluster::fork): a copy that goes its own way
 //! - [`explore`]: one test under many seeds; `parallel`: many runs at once
 //! - [`scenario`]: a story told in peace, then with a crash at every write (`sweep`), then under drawn faults (`chaos`)
+//! - [`control`]: all of it over HTTPS, for operators in any language
 
 mod activity;
 pub mod builder;
 mod chaos;
 pub mod cluster;
+pub mod control;
 pub mod explore;
 pub mod faults;
 mod fork;

@@ -47,9 +47,9 @@ impl Cluster {
         let known = roster::roster().into_iter().find(|known| known.name == name);
         let known =
             known.unwrap_or_else(|| panic!("there is no loop {name:?}; `pintle_controllers::roster` lists them"));
+        let root_ca = self.root_ca.clone();
         let factory: Factory = Arc::new(move |context: Context| {
-            // A certificate that is none: what is published is what was given.
-            let options = roster::Options { root_ca: Some("the test's root".to_owned()) };
+            let options = roster::Options { root_ca: Some(root_ca.clone()) };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);

@@ -33,7 +33,7 @@ impl Cluster {
         let mut seen = self.writes();
         let mut quiet = Duration::ZERO;
         // A request under way is waited for, but is no unrest: a loop may ask every second whether all is well.
-        while quiet < QUIET || self.faults.has_requests_under_way() {
+        while quiet < QUIET || self.faults.has_requests() {
             self.pass(STEP).await?;
             let now = self.writes();
             if now == seen && !self.is_busy() {
@@ -48,8 +48,8 @@ impl Cluster {
         Ok(())
     }
 
-    fn is_busy(&self) -> bool {
-        !self.context().board.is_idle() || self.faults.has_late_events() || self.processes.are_restarting()
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.context().board.is_idle() || self.faults.late() > 0 || self.processes.are_restarting()
     }
 
     /// Who writes what again and again, and what alternates.
@@ -98,7 +98,7 @@ impl Cluster {
         }
     }
 
-    fn restless(&self) -> String {
+    pub(crate) fn restless(&self) -> String {
         format!("the cluster does not settle; {}", self.unrest())
     }
 

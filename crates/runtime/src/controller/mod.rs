@@ -82,6 +82,9 @@ impl<K> Watched for K where
 {
 }
 
+/// Registers one watch when the loop runs.
+type Watch = Box<dyn FnOnce(&Waker) -> Registration + Send>;
+
 /// A loop under construction. See the crate's page for an example.
 pub struct Controller {
     name: Arc<str>,
@@ -91,7 +94,7 @@ pub struct Controller {
     class_of: ClassOf,
     /// Made when it is first asked for, or when the loop runs.
     waker: OnceLock<Waker>,
-    watches: Vec<Box<dyn FnOnce(&Waker) -> Registration + Send>>,
+    watches: Vec<Watch>,
     /// Group and kind of what the keys name, once `for_each` has said it.
     subject: Option<(String, String)>,
     synced: Vec<BoxFuture<'static, ()>>,

@@ -59,7 +59,12 @@ impl Asked {
             && !self.dry_run
             && !self.resource.is_empty()
             && !self.resource.ends_with("reviews")
-            && !RESTLESS.contains(&self.resource.as_str())
+            && !self.is_restless()
+    }
+
+    /// Whether it is about what a healthy cluster writes for ever.
+    pub(crate) fn is_restless(&self) -> bool {
+        RESTLESS.contains(&self.resource.as_str())
     }
 
     /// Whether it may be about the object under this key of the store.

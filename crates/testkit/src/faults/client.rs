@@ -23,7 +23,7 @@ impl Faults {
             async move {
                 let passed = faults.through(&life, request, |request| client.send(request)).await;
                 passed.map_err(|broken| match broken {
-                    Broken::Lost => kube::Error::Service(Box::new(Lost)),
+                    Broken::Lost | Broken::Severed => kube::Error::Service(Box::new(Lost)),
                     Broken::Inner(error) => error,
                 })
             }

@@ -6,12 +6,14 @@
 //!
 //! - `asked`: what a request is about; `plans`: which fault meets it; [`on`]: how a test says so
 //! - `crash`, `refuse`, `watches`: the faults; losing an answer and being slow are one line each, below
+//! - [`planned`]: what is planned, and how often each plan was met
 //! - `client`: the same around a `kube::Client`
 
 pub mod asked;
 mod client;
 mod crash;
 pub mod on;
+pub mod planned;
 mod plans;
 mod refuse;
 #[cfg(test)]
@@ -26,6 +28,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 pub use on::{Held, On};
 use pintle_meta::Random;
+pub use planned::Planned;
 use plans::{Fault, Plan, Which};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -56,7 +59,7 @@ struct Shared {
     /// Something that watches must look at has changed.
     changed: Notify,
     in_flight: AtomicUsize,
-    /// Lines that will be delivered by themselves, later.
+    /// Lines and requests that will go on by themselves, later.
     late: AtomicUsize,
     crashes: mpsc::Sender<Crash>,
     orders: Mutex<Option<mpsc::Receiver<Crash>>>,
@@ -77,6 +80,8 @@ struct State {
 pub enum Broken<E> {
     /// The connection broke: over a socket, close it.
     Lost,
+    /// Over sockets, close all that the one who asks has open.
+    Severed,
     Inner(E),
 }
 
@@ -194,16 +199,21 @@ impl Faults {
         let (head, body) = request.into_parts();
         let asked = Asked::of(&head);
         let met = self.meet(&asked);
+        for fault in &met {
+            if let Fault::Slow(wait) = fault {
+                let _late = UnderWay::one(&self.0.late);
+                tokio::time::sleep(*wait).await;
+            }
+        }
         let _under_way = (!asked.watches).then(|| UnderWay::one(&self.0.in_flight));
         for fault in &met {
             match fault {
-                Fault::Slow(wait) => tokio::time::sleep(*wait).await,
                 Fault::Refuse(code) => return Ok(refuse::refuse(*code)),
                 Fault::CrashBefore(crash) => {
                     drop(_under_way);
                     match crash::crash(self, life, crash).await {}
                 }
-                Fault::CrashAfter(_) | Fault::Lose | Fault::TimeOut => {}
+                Fault::CrashAfter(_) | Fault::Lose | Fault::TimeOut | Fault::Sever | Fault::Slow(_) => {}
             }
         }
         if asked.watches && self.0.watches_cut.load(Ordering::SeqCst) {
@@ -221,6 +231,7 @@ impl Faults {
                     match crash::crash(self, life, crash).await {}
                 }
                 Fault::Lose => return Err(Broken::Lost),
+                Fault::Sever => return Err(Broken::Severed),
                 Fault::TimeOut => return Ok(refuse::refuse(504)),
                 Fault::Slow(_) | Fault::Refuse(_) | Fault::CrashBefore(_) => {}
             }
@@ -253,13 +264,14 @@ impl Faults {
         lock(&self.0.orders).take()
     }
 
-    pub(crate) fn has_requests_under_way(&self) -> bool {
+    /// Whether a request is being answered; one that a fault keeps waiting is not.
+    pub(crate) fn has_requests(&self) -> bool {
         self.0.in_flight.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether events are held back that will come by themselves.
-    pub(crate) fn has_late_events(&self) -> bool {
-        self.0.late.load(Ordering::SeqCst) > 0
+    /// Requests and lines of watches that faults keep waiting for virtual time to pass.
+    pub(crate) fn late(&self) -> usize {
+        self.0.late.load(Ordering::SeqCst)
     }
 }
 

@@ -81,6 +81,12 @@ impl On {
         self.plan(n, 1, Fault::TimeOut);
     }
 
+    /// The n-th write is carried out, and every connection of its writer breaks before the answer. Only what serves
+    /// sockets can do that; a client in this process loses the answer alone.
+    pub fn sever_after_write(self, n: u64) {
+        self.plan(n, 1, Fault::Sever);
+    }
+
     /// Every request takes this long before it is looked at.
     pub fn latency(mut self, wait: Duration) {
         self.which = Which::All;
@@ -97,6 +103,11 @@ impl On {
     pub fn hold_watch_until_released(self) -> Held {
         let faults = self.faults.clone();
         Held { id: self.blind(None, Then::Deliver), faults }
+    }
+
+    /// The loop sees nothing new until [`Faults::lift`], then everything, in order.
+    pub fn hold_watch_until_lifted(self) {
+        self.blind(None, Then::Deliver);
     }
 
     /// The loop sees nothing new for this long; then of several changes to an object it sees only the last.
@@ -120,7 +131,7 @@ impl On {
 
     fn plan(self, from: u64, times: u64, fault: Fault) {
         let On { faults, agent, which, resource, .. } = self;
-        let plan = Plan { agent, which, resource, from, times, seen: 0, fault };
+        let plan = Plan { agent, which, resource, from, times, seen: 0, met: 0, fault };
         lock(&faults.0.state).plans.push(plan);
     }
 

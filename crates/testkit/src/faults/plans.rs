@@ -23,6 +23,8 @@ pub(super) enum Fault {
     Lose,
     /// Done; the answer is a 504.
     TimeOut,
+    /// Done; every connection of the one who asks breaks before the answer.
+    Sever,
     Slow(Duration),
 }
 
@@ -36,6 +38,7 @@ pub(super) struct Plan {
     pub(super) from: u64,
     pub(super) times: u64,
     pub(super) seen: u64,
+    pub(super) met: u64,
     pub(super) fault: Fault,
 }
 
@@ -47,10 +50,20 @@ impl Plan {
             Which::Reads => !asked.watches && asked.method == "GET",
             Which::All => true,
         };
-        if !kind || self.agent != asked.agent || !(self.resource.is_empty() || self.resource == asked.resource) {
+        if !kind
+            || !is_meant(&self.agent, &asked.agent)
+            || !(self.resource.is_empty() || self.resource == asked.resource)
+        {
             return false;
         }
         self.seen += 1;
-        self.seen >= self.from && self.seen - self.from < self.times
+        let meets = self.seen >= self.from && self.seen - self.from < self.times;
+        self.met += u64::from(meets);
+        meets
     }
+}
+
+/// Whether this agent is the one that a plan names; `at*` names all that begin with `at`.
+pub(super) fn is_meant(named: &str, agent: &str) -> bool {
+    named.strip_suffix('*').map_or(named == agent, |beginning| agent.starts_with(beginning))
 }

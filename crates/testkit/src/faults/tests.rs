@@ -17,7 +17,7 @@ async fn ask(faults: &Faults, reached: &AtomicU64, method: &str, path: &str) -> 
     });
     match tokio::time::timeout(Duration::from_secs(60), answer).await {
         Ok(Ok(response)) => Some(response.status().as_u16()),
-        Ok(Err(Broken::Lost)) => Some(0),
+        Ok(Err(Broken::Lost | Broken::Severed)) => Some(0),
         Ok(Err(Broken::Inner(never))) => match never {},
         Err(_) => None,
     }

@@ -1,6 +1,7 @@
 //! What may happen to the lines of a watch: held back, delayed, merged, lost.
 
 use super::asked::Asked;
+use super::plans::is_meant;
 use super::{Answer, BoxError, Faults, lock};
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
@@ -160,7 +161,7 @@ impl Feed {
     fn view(&self, now: Instant) -> View {
         let state = lock(&self.faults.0.state);
         let mine = |agent: &str, resource: &str| {
-            agent == self.asked.agent && (resource.is_empty() || resource == self.asked.resource)
+            is_meant(agent, &self.asked.agent) && (resource.is_empty() || resource == self.asked.resource)
         };
         let of_mine = || state.blinds.iter().filter(|blind| mine(&blind.agent, &blind.resource));
         let active = of_mine().find(|blind| blind.begins <= now && blind.ends.is_none_or(|ends| ends > now));
