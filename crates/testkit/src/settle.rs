@@ -64,7 +64,8 @@ impl Cluster {
         let _ = write!(report, "still changing: {} ({} writes)", hottest.key, hottest.count);
         let mut writers: BTreeMap<String, u64> = BTreeMap::new();
         for asked in self.faults.writes().into_iter().filter(|asked| asked.is_about(&hottest.key)) {
-            *writers.entry(format!("{} ({})", asked.agent, asked.method)).or_default() += 1;
+            let key = if asked.key.is_empty() { String::new() } else { format!(" for its key {}", asked.key) };
+            *writers.entry(format!("{} ({}){key}", asked.agent, asked.method)).or_default() += 1;
         }
         let mut writers: Vec<_> = writers.into_iter().collect();
         writers.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

@@ -17,6 +17,8 @@ pub struct Asked {
     pub name: String,
     pub subresource: String,
     pub watches: bool,
+    /// The key that its loop was reconciling, where a write tells it.
+    pub key: String,
     dry_run: bool,
 }
 
@@ -30,6 +32,7 @@ impl Asked {
             method: head.method.as_str().to_owned(),
             watches: has("watch=true") || has("watch=1"),
             dry_run: query.contains("dryRun="),
+            key: key_in(head.headers.get("pintle-cause").map_or(b"", |cause| cause.as_bytes())),
             ..Asked::default()
         };
         let segments: Vec<&str> = head.uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
@@ -76,6 +79,12 @@ impl Asked {
         };
         key.ends_with(&tail)
     }
+}
+
+/// The key that a write's cause tells.
+fn key_in(cause: &[u8]) -> String {
+    let cause: serde_json::Value = serde_json::from_slice(cause).unwrap_or_default();
+    cause["key"].as_str().unwrap_or_default().to_owned()
 }
 
 impl fmt::Display for Asked {

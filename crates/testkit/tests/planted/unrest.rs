@@ -41,7 +41,11 @@ async fn settled(controllers: &[Planted]) -> Result<(), String> {
 #[tokio::test(start_paused = true)]
 async fn a_status_written_on_every_visit_never_rests() {
     let report = settled(&[Planted::new(counts_its_own_visits)]).await.unwrap_err();
-    for word in ["/registry/configmaps/default/a", "written by planted (PATCH)", "metadata.annotations.visits goes"] {
+    for word in [
+        "/registry/configmaps/default/a",
+        "written by planted (PATCH) for its key default/a",
+        "metadata.annotations.visits goes",
+    ] {
         assert!(report.contains(word), "{report}");
     }
     assert_eq!(settled(&[Planted::new(writes_what_it_has_seen)]).await, Ok(()));
