@@ -75,7 +75,7 @@ impl Finalizer {
         let (going, on) = (meta.deletion_timestamp.is_some(), write::has_finalizer(meta, self.0));
         Ok(match (going, on) {
             (false, true) => Guard::Held(Held(object.clone())),
-            (false, false) => Guard::Held(Held(Arc::new(write::add_finalizer(api, meta, self.0).await?))),
+            (false, false) => Guard::Held(Held(Arc::new(write::put_finalizer(api, meta, self.0).await?))),
             (true, true) => Guard::Release(Release { api, object: object.clone(), finalizer: self }),
             (true, false) => Guard::Released,
         })

@@ -66,7 +66,18 @@ pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
 /// Puts a finalizer on an object; a conflict means that the object has changed and must be looked at again.
 ///
 /// [`Finalizer`](crate::Finalizer) is the same with the rest of what a finalizer needs.
-pub async fn add_finalizer<K>(api: &Api<K>, meta: &ObjectMeta, finalizer: &str) -> Result<K, kube::Error>
+pub async fn add_finalizer<K>(api: &Api<K>, meta: &ObjectMeta, finalizer: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    if has_finalizer(meta, finalizer) {
+        return Ok(());
+    }
+    put_finalizer(api, meta, finalizer).await.map(drop)
+}
+
+/// Puts a finalizer on an object that does not have it, and returns the object as it is then.
+pub(crate) async fn put_finalizer<K>(api: &Api<K>, meta: &ObjectMeta, finalizer: &str) -> Result<K, kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
 {

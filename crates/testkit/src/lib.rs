@@ -48,6 +48,7 @@ pub use builder::Builder;
 pub use cluster::Cluster;
 pub use explore::{explore, try_explore};
 pub use faults::Faults;
+pub use pintle_apiserver::Pace;
 pub use raw::Answer;
 pub use scenario::Scenario;
 pub use snapshot::Snapshot;

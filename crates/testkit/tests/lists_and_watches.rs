@@ -4,14 +4,16 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use pintle_testkit::Cluster;
+use pintle_testkit::{Cluster, Pace};
 use serde_json::json;
 use std::time::Duration;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn with_maps(count: usize) -> (Cluster, Api<ConfigMap>) {
-    let cluster = Cluster::bare().await;
+    // A server's own pace: the kit's is slower.
+    let builder = Cluster::builder().loops(&[]).nodes(0).scheduler(false).pace(Pace::default());
+    let cluster = builder.start().await;
     for i in 0..count {
         let parity = if i % 2 == 0 { "even" } else { "odd" };
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i:03}"), "namespace": "default", "labels": {"parity": parity}}});

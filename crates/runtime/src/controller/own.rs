@@ -6,26 +6,25 @@
 //!
 //! - Only informers over everything are waited for: one with a selection may never be told of a write.
 //! - A deletion that the server answers with a bare Status has no revision; deleting twice is harmless.
-//! - A worker waits a moment, then turns to other keys. After [`PATIENCE`] the loop goes on with what it has and says so:
-//!   a store that was restored from a backup never comes as far.
+//! - Nobody waits: the key comes back after a moment, and after a longer one each time. After [`PATIENCE`] the loop goes on
+//!   with what it has and says so: a store that was restored from a backup never comes as far.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::attempt::Written;
+use crate::backoff::Backoff;
 use crate::informer::Informer;
 use crate::key::Key;
 
-/// How long a worker stands by before it does something else.
-const MOMENT: Duration = Duration::from_millis(100);
+/// When a key whose writes are not shown yet is looked at again: a watch in this process needs no longer than the first.
+const AGAIN: Backoff = Backoff { first: Duration::from_millis(2), longest: Duration::from_millis(500) };
 
 /// How long a key waits in all.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,7 +34,6 @@ pub(super) trait View: Send + Sync {
     /// The collection, if all of it is here.
     fn collection(&self) -> Option<&str>;
     fn has_reached(&self, version: u64) -> bool;
-    fn reached(&self, version: u64) -> BoxFuture<'_, ()>;
 }
 
 impl<K> View for Informer<K>
@@ -49,22 +47,25 @@ where
     fn has_reached(&self, version: u64) -> bool {
         self.version() >= version
     }
-
-    fn reached(&self, version: u64) -> BoxFuture<'_, ()> {
-        Informer::reached(self, version).boxed()
-    }
 }
 
 pub(super) struct OwnWrites {
     views: Vec<Box<dyn View>>,
-    pending: Mutex<BTreeMap<Key, (Instant, Written)>>,
+    pending: Mutex<BTreeMap<Key, Pending>>,
+}
+
+struct Pending {
+    since: Instant,
+    written: Written,
+    looks: u32,
 }
 
 /// What the caches show of a key's last writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     All,
-    NotYet,
+    /// Look again after this time.
+    NotYet(Duration),
     /// Not after all this time.
     Never,
 }
@@ -79,33 +80,31 @@ impl OwnWrites {
         let watched = |collection: &str| self.views.iter().any(|view| view.collection() == Some(collection));
         let written: Written = written.into_iter().filter(|(collection, _)| watched(collection)).collect();
         if !written.is_empty() {
-            self.pending().insert(key.clone(), (Instant::now(), written));
+            self.pending().insert(key.clone(), Pending { since: Instant::now(), written, looks: 0 });
         }
     }
 
-    /// Waits a moment for the caches to show what was written for the key.
-    pub(super) async fn shown(&self, key: &Key) -> Shown {
-        let Some((since, written)) = self.pending().get(key).cloned() else { return Shown::All };
-        let behind: Vec<_> = self.behind(&written).collect();
-        if !behind.is_empty() {
-            let caught_up = join_all(behind.into_iter().map(|(view, version)| view.reached(version)));
-            if tokio::time::timeout(MOMENT, caught_up).await.is_err() && since.elapsed() < PATIENCE {
-                return Shown::NotYet;
-            }
+    /// Whether the caches show what was written for the key.
+    pub(super) fn shown(&self, key: &Key) -> Shown {
+        let mut all = self.pending();
+        let Some(pending) = all.get_mut(key) else { return Shown::All };
+        let behind = self.is_behind(&pending.written);
+        if behind && pending.since.elapsed() < PATIENCE {
+            pending.looks += 1;
+            return Shown::NotYet(AGAIN.after(pending.looks - 1));
         }
-        self.pending().remove(key);
-        if self.behind(&written).next().is_none() { Shown::All } else { Shown::Never }
+        all.remove(key);
+        if behind { Shown::Never } else { Shown::All }
     }
 
-    fn behind<'a>(&'a self, written: &'a Written) -> impl Iterator<Item = (&'a dyn View, u64)> {
-        let of = |view: &'a dyn View| view.collection().and_then(|path| written.get(path)).copied();
-        self.views.iter().filter_map(move |view| {
-            let version = of(view.as_ref())?;
-            (!view.has_reached(version)).then_some((view.as_ref(), version))
+    fn is_behind(&self, written: &Written) -> bool {
+        self.views.iter().any(|view| {
+            let version = view.collection().and_then(|path| written.get(path));
+            version.is_some_and(|version| !view.has_reached(*version))
         })
     }
 
-    fn pending(&self) -> MutexGuard<'_, BTreeMap<Key, (Instant, Written)>> {
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<Key, Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

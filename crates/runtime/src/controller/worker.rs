@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::Instant;
@@ -19,9 +18,6 @@ use crate::serve::Outcome;
 
 /// So many conflicts in a row are nothing to tell people about.
 const EVERYDAY: u32 = 3;
-
-/// When a key whose writes the caches do not show yet is looked at again.
-const AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) struct Worker<R> {
     pub(super) name: Arc<str>,
@@ -56,12 +52,12 @@ impl<R: Reconciler> Worker<R> {
     }
 
     async fn reconcile(&self, key: &Key) {
-        let shown = self.own.shown(key).await;
+        let shown = self.own.shown(key);
         let queue = self.waker.queue();
         let failures = queue.failures(key);
         let mut causes = self.waker.take(key);
-        if shown == Shown::NotYet {
-            return self.waker.put_back(key.clone(), &causes, AGAIN);
+        if let Shown::NotYet(again) = shown {
+            return self.waker.put_back(key.clone(), &causes, again);
         }
         if causes.is_empty() {
             causes.add(Cause::timer(&self.subject.0, &self.subject.1, key));
