@@ -41,7 +41,7 @@ async fn start_and_settle() {
 
 /// One create-reconcile-settle: a ReplicaSet gets its Pods.
 async fn replicas(seed: usize) {
-    let cluster = Cluster::builder().seed(seed as u64).loops(&["replicaset"]).start().await;
+    let cluster = Cluster::builder().seed(seed as u64).loops(&["serviceaccount", "replicaset"]).start().await;
     let labels = json!({"app": "web"});
     cluster
         .apply(json!({
