@@ -33,7 +33,7 @@ impl Cluster {
         let mut seen = self.writes();
         let mut quiet = Duration::ZERO;
         // A request under way is waited for, but is no unrest: a loop may ask every second whether all is well.
-        while quiet < QUIET || self.faults.has_requests() {
+        while quiet < QUIET || self.faults.has_requests() || self.faults.has_slow_requests() {
             self.pass(STEP).await?;
             let now = self.writes();
             if now == seen && !self.is_busy() {
@@ -48,8 +48,13 @@ impl Cluster {
         Ok(())
     }
 
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.context().board.is_idle() || self.faults.late() > 0 || self.processes.are_restarting()
+    fn is_busy(&self) -> bool {
+        !self.context().board.is_idle() || self.faults.has_late_events() || self.processes.are_restarting()
+    }
+
+    /// The same for whoever also counts requests under way.
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_busy() || self.faults.has_requests() || self.faults.late() > 0
     }
 
     /// Who writes what again and again, and what alternates.

@@ -54,12 +54,11 @@ impl Served {
             }
             let mut rests = self.still(&mut calm);
             // What waits for virtual time alone is not worth real time.
-            if calm_passed >= virtual_quiet || !rests || !(self.cluster.is_busy() || self.cluster.faults.has_requests())
-            {
+            if calm_passed >= virtual_quiet || !rests || !self.cluster.has_work() {
                 self.time.really_wait(BEAT).await;
                 rests &= self.still(&mut calm);
             }
-            if !rests || (self.cluster.is_busy() || self.cluster.faults.has_requests()) {
+            if !rests || self.cluster.has_work() {
                 calm_passed = Duration::ZERO;
             } else if calm_passed >= virtual_quiet && self.time.really_since(calm.since) >= quiet {
                 break;

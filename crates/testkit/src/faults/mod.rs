@@ -61,6 +61,8 @@ struct Shared {
     in_flight: AtomicUsize,
     /// Lines and requests that will go on by themselves, later.
     late: AtomicUsize,
+    /// Requests that a fault keeps waiting.
+    slow: AtomicUsize,
     crashes: mpsc::Sender<Crash>,
     orders: Mutex<Option<mpsc::Receiver<Crash>>>,
 }
@@ -121,6 +123,7 @@ impl Faults {
             changed: Notify::new(),
             in_flight: AtomicUsize::new(0),
             late: AtomicUsize::new(0),
+            slow: AtomicUsize::new(0),
             crashes,
             orders: Mutex::new(Some(orders)),
         }))
@@ -201,7 +204,7 @@ impl Faults {
         let met = self.meet(&asked);
         for fault in &met {
             if let Fault::Slow(wait) = fault {
-                let _late = UnderWay::one(&self.0.late);
+                let _slow = UnderWay::one(&self.0.slow);
                 tokio::time::sleep(*wait).await;
             }
         }
@@ -269,9 +272,19 @@ impl Faults {
         self.0.in_flight.load(Ordering::SeqCst) > 0
     }
 
+    /// Whether a fault keeps a request waiting.
+    pub(crate) fn has_slow_requests(&self) -> bool {
+        self.0.slow.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether events are held back that will come by themselves.
+    pub(crate) fn has_late_events(&self) -> bool {
+        self.0.late.load(Ordering::SeqCst) > 0
+    }
+
     /// Requests and lines of watches that faults keep waiting for virtual time to pass.
     pub(crate) fn late(&self) -> usize {
-        self.0.late.load(Ordering::SeqCst)
+        self.0.late.load(Ordering::SeqCst) + self.0.slow.load(Ordering::SeqCst)
     }
 }
 
