@@ -195,10 +195,9 @@ impl Manager {
                 let compete = self.context(self.shutdown.clone());
                 let name = lease.name.clone();
                 let run = async |leadership: Leadership| {
-                    self.metrics.leads(&name, true);
+                    let _leading = Leading::begin(&self.metrics, &name);
                     let context = self.context(leadership.shutdown.clone()).led(&leadership);
                     start_all(&self.led, &context).await;
-                    self.metrics.leads(&name, false);
                 };
                 lead(&compete, lease.clone(), run).await;
             }
@@ -229,6 +228,22 @@ impl Manager {
                 }
             }
         }
+    }
+}
+
+/// Shows that this process leads, until it is dropped: a run that is cut off leads no longer either.
+struct Leading<'a>(&'a Metrics, &'a str);
+
+impl<'a> Leading<'a> {
+    fn begin(metrics: &'a Metrics, lease: &'a str) -> Self {
+        metrics.leads(lease, true);
+        Leading(metrics, lease)
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.leads(self.1, false);
     }
 }
 

@@ -23,9 +23,12 @@ use std::time::Duration;
 pub(crate) fn run(what: Option<&str>) -> Result<()> {
     let in_process = what.is_some_and(|what| what == "queue" || what.starts_with("informer"));
     ensure!(
-        in_process || matches!(what, None | Some("store")),
-        "`bench`, `bench store`, `bench queue` and `bench informer` are all there is"
+        in_process || matches!(what, None | Some("store" | "kit")),
+        "`bench`, `bench store`, `bench queue`, `bench informer` and `bench kit` are all there is"
     );
+    if what == Some("kit") {
+        return cargo(&["bench", "--package", "at-operator"]);
+    }
     // The load generator shares the machine with the server: it must be fast too.
     if cfg!(debug_assertions) {
         println!("building a release …");

@@ -20,9 +20,6 @@ use crate::shutdown::Shutdown;
 /// How often every object is offered to the handlers again.
 const RESYNC: Duration = Duration::from_secs(300);
 
-/// What a metadata informer keeps decoded, in estimated bytes.
-const METADATA_DECODED: usize = 1 << 20;
-
 /// Hands out shared informers; an informer starts when it is first asked for and runs until the shutdown.
 #[derive(Clone)]
 pub struct Informers {
@@ -88,7 +85,7 @@ impl Informers {
     /// A kind known only at run time, of which only the metadata is sent and kept. It is for many objects of which few are
     /// read: nearly all of them are packed.
     pub fn metadata(&self, resource: &ApiResource) -> Informer<PartialObjectMeta<DynamicObject>> {
-        self.with(resource, Selection::everything(), &Retention::default().decoded_up_to(METADATA_DECODED))
+        self.with(resource, Selection::everything(), &Retention::default())
     }
 
     fn with<K>(&self, dynamic_type: &K::DynamicType, selection: Selection, retention: &Retention<K>) -> Informer<K>

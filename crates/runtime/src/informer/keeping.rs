@@ -22,6 +22,9 @@ const PLACE: usize = 128;
 /// Packed objects that were read or changed a moment ago are also kept decoded, up to so many estimated bytes.
 const RECENT: usize = 4 << 20;
 
+/// The room for one object's JSON that is kept from one change to the next, at most.
+const LARGE: usize = 64 << 10;
+
 pub(super) enum Form<K> {
     Decoded(Arc<K>),
     Packed(Box<[u8]>),
@@ -35,12 +38,15 @@ pub(super) struct Held<K> {
 
 /// How objects of this type become JSON and come back; here, so that whoever only reads needs to know nothing of it.
 struct Codec<K> {
-    encode: fn(&K) -> Option<Vec<u8>>,
+    /// Appends; false if the object cannot be written.
+    encode: fn(&K, &mut Vec<u8>) -> bool,
     decode: fn(&[u8]) -> Option<K>,
 }
 
 pub(super) struct Keeping<K> {
     codec: Codec<K>,
+    /// The JSON of the object that is being taken in. It stays, since every change of every object passes here.
+    json: Vec<u8>,
     dictionary: Dictionary,
     recent: Mutex<Recent<K>>,
     budget: usize,
@@ -60,9 +66,10 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
     pub(super) fn new(retention: &Retention<K>) -> Self {
         Keeping {
             codec: Codec {
-                encode: |object| serde_json::to_vec(object).ok(),
+                encode: |object, json| serde_json::to_writer(json, object).is_ok(),
                 decode: |json| serde_json::from_slice(json).ok(),
             },
+            json: Vec::new(),
             dictionary: Dictionary::default(),
             recent: Mutex::new(Recent { objects: BTreeMap::new(), order: VecDeque::new(), bytes: 0 }),
             budget: retention.decoded,
@@ -76,11 +83,17 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
 impl<K> Keeping<K> {
     /// Takes an object in, decoded if the budget allows, else packed.
     pub(super) fn hold(&mut self, key: &Arc<Key>, object: &Arc<K>) -> Held<K> {
-        let json = (self.codec.encode)(object);
+        // One very large object must not make every informer keep its room.
+        if self.json.capacity() > LARGE {
+            self.json = Vec::new();
+        }
+        self.json.clear();
+        let written = (self.codec.encode)(object, &mut self.json);
         let place = PLACE + key.namespace.len() + key.name.len();
-        let size = json.as_ref().map_or(0, Vec::len) * DECODED_FACTOR + place;
-        if self.decoded + size > self.budget
-            && let Some(packed) = json.and_then(|json| self.dictionary.pack(&json))
+        let size = self.json.len() * DECODED_FACTOR + place;
+        if written
+            && self.decoded + size > self.budget
+            && let Some(packed) = self.dictionary.pack(&self.json)
         {
             self.recent().put(key, object.clone(), size, self.recent_budget);
             let held = Held { size: packed.len() + place, form: Form::Packed(packed) };

@@ -38,6 +38,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::accept::accept;
 use crate::shutdown::Shutdown;
 
 /// Probes and scrapers are few; whoever opens more waits.
@@ -68,21 +69,6 @@ pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics, shut
             connection(stream, shown).await;
             drop(permit);
         });
-    }
-}
-
-async fn accept(
-    listener: &TcpListener,
-    free: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = free.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
-        Err(error) => {
-            tracing::warn!(%error, "a connection could not be accepted");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            None
-        }
     }
 }
 

@@ -14,13 +14,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::WebhookError;
 use super::resolver::Resolver;
 use super::review::{Handler, Refusal};
+use crate::accept::accept;
 use crate::shutdown::Shutdown;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -71,18 +72,6 @@ pub(super) async fn serve(
         tracing::warn!("some of the webhook's connections did not end in time");
     }
     Ok(())
-}
-
-async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = free.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
-        Err(error) => {
-            tracing::warn!(%error, "a connection could not be accepted");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            None
-        }
-    }
 }
 
 async fn connection(acceptor: TlsAcceptor, stream: TcpStream, handlers: Handlers, watcher: Watcher) {
