@@ -68,6 +68,15 @@ const SUITES: &[Suite] = &[
         kubectl: false,
     },
     Suite {
+        name: "new",
+        what: "operator written by `pintle new operator`, compiled and tested outside this repository",
+        package: "pintle",
+        target: &["--test", "new"],
+        filter: "a_new_operator_compiles",
+        count: ("PINTLE_NEW_OPERATORS", 1),
+        kubectl: false,
+    },
+    Suite {
         name: "kills",
         what: "kill -9 of a `pintle up` under load from eight clients",
         package: "pintle",
@@ -102,7 +111,10 @@ fn torture(suite: &Suite, count: Option<u64>, seed: Option<u64>) -> Result<()> {
     println!("xtask: {}: {count} × {}", suite.name, suite.what);
     let mut command = Command::new("cargo");
     command.args(["test", "--release", "--package", suite.package]).args(suite.target).arg(suite.filter);
-    command.args(["--", "--nocapture"]).env(variable, count.to_string()).env("PINTLE_HISTORY_OPS", "10000");
+    command
+        .args(["--", "--nocapture", "--include-ignored"])
+        .env(variable, count.to_string())
+        .env("PINTLE_HISTORY_OPS", "10000");
     if let Some(seed) = seed {
         command.env("PINTLE_SEED", seed.to_string());
     }

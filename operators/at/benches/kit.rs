@@ -52,7 +52,7 @@ async fn replicas(seed: usize) {
         .await;
     cluster.settle().await;
     let set = cluster.api::<ReplicaSet>("default").get("web").await.expect("the set is there");
-    assert_eq!(set.status.and_then(|status| status.ready_replicas), Some(2));
+    assert_eq!(set.status.map(|status| status.replicas), Some(2));
 }
 
 async fn day() {

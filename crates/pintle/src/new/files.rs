@@ -1,24 +1,32 @@
-//! The files of a project: the template's, with the asked-for names in the place of `Website` and its like.
+//! The files of a project: those of `operators/website`, with the asked-for names in the place of `Website` and its like.
 
 use super::Source;
 use super::names::Names;
 
+macro_rules! template {
+    ($path:literal) => {
+        include_str!(concat!("../../../../operators/website/", $path))
+    };
+}
+
+/// Inside this repository it is a part of its workspace; elsewhere it is one of its own, whatever stands around it.
+const ALONE: (&str, &str) = ("publish = false\n", "publish = false\n\n[workspace]\n");
+
 /// Where each file goes, and what stands in the template for it.
 const TEMPLATE: &[(&str, &str)] = &[
-    // Not under its own name: Cargo would take the template for a package of this repository.
-    ("Cargo.toml", include_str!("template/Cargo.toml.in")),
-    (".gitignore", include_str!("template/gitignore")),
-    ("README.md", include_str!("template/README.md")),
-    ("src/lib.rs", include_str!("template/src/lib.rs")),
-    ("src/main.rs", include_str!("template/src/main.rs")),
-    ("src/types.rs", include_str!("template/src/types.rs")),
-    ("src/plan.rs", include_str!("template/src/plan.rs")),
-    ("src/reconcile.rs", include_str!("template/src/reconcile.rs")),
-    ("tests/operator.rs", include_str!("template/tests/operator.rs")),
-    ("manifests/crd.yaml", include_str!("template/manifests/crd.yaml")),
-    ("manifests/rbac.yaml", include_str!("template/manifests/rbac.yaml")),
-    ("manifests/deployment.yaml", include_str!("template/manifests/deployment.yaml")),
-    ("manifests/example.yaml", include_str!("template/manifests/example.yaml")),
+    ("Cargo.toml", template!("Cargo.toml")),
+    (".gitignore", template!(".gitignore")),
+    ("README.md", template!("README.md")),
+    ("src/lib.rs", template!("src/lib.rs")),
+    ("src/main.rs", template!("src/main.rs")),
+    ("src/types.rs", template!("src/types.rs")),
+    ("src/plan.rs", template!("src/plan.rs")),
+    ("src/reconcile.rs", template!("src/reconcile.rs")),
+    ("tests/operator.rs", template!("tests/operator.rs")),
+    ("manifests/crd.yaml", template!("manifests/crd.yaml")),
+    ("manifests/rbac.yaml", template!("manifests/rbac.yaml")),
+    ("manifests/deployment.yaml", template!("manifests/deployment.yaml")),
+    ("manifests/example.yaml", template!("manifests/example.yaml")),
 ];
 
 /// Every file, by its path in the project.
@@ -28,8 +36,9 @@ pub(super) fn project(names: &Names, source: &Source) -> Vec<(&'static str, Stri
     let words = [
         ("website-operator", names.project.as_str()),
         ("website_operator", &names.library),
-        ("runtime-source", &runtime),
-        ("testkit-source", &testkit),
+        (r#"path = "../../crates/runtime""#, &runtime),
+        (r#"path = "../../crates/testkit""#, &testkit),
+        ALONE,
         ("example.com", &names.group),
         ("websites", &names.plural),
         ("website", &names.singular),
@@ -71,7 +80,8 @@ mod tests {
     fn nothing_of_the_template_is_left_in_a_project() {
         let names = Names::of("cache", "shop.test", None).unwrap();
         for (path, text) in project(&names, &Source::Repository("https://example.test")) {
-            assert!(!text.to_lowercase().contains("website") && !text.contains("-source"), "{path}");
+            assert!(!text.to_lowercase().contains("website") && !text.contains("../crates"), "{path}");
+            assert_eq!(text.contains("[workspace]"), path == "Cargo.toml");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `pintle new operator NAME`: writes a project that compiles, passes its tests and runs, for its author to change.
 //!
-//! The project stands under `template/` as it is, an operator for a kind `Website`; `names` checks what is asked for and
+//! The project is `operators/website`, a part of this workspace and tested with it; `names` checks what is asked for and
 //! `files` puts the asked-for names in the place of that one's.
 
 mod files;
