@@ -2,6 +2,7 @@
 
 use crate::resources;
 use crate::strategy::Strategy;
+use bytes::Bytes;
 use pintle_meta::names::{join_api_version, version_priority};
 use pintle_schema::Schema;
 use std::collections::BTreeMap;
@@ -151,9 +152,16 @@ pub struct Group {
 pub struct Catalogue {
     by_path: BTreeMap<(String, String, String), Arc<Resource>>,
     order: Vec<Arc<Resource>>,
+    /// The core group's and all other groups' discovery documents; clients ask again and again.
+    documents: [OnceLock<Bytes>; 2],
 }
 
 impl Catalogue {
+    /// The discovery document of the core group, or of all others, written when it is first asked for.
+    pub fn document(&self, core: bool, write: impl FnOnce() -> String) -> Bytes {
+        self.documents[usize::from(core)].get_or_init(|| write().into()).clone()
+    }
+
     pub fn builtin() -> Self {
         let order: Vec<Arc<Resource>> =
             include_str!("../facts/resources.tsv").lines().skip(1).filter_map(builtin_resource).map(Arc::new).collect();
@@ -162,7 +170,7 @@ impl Catalogue {
 
     fn of(order: Vec<Arc<Resource>>) -> Self {
         let by_path = order.iter().map(|r| ((r.group.clone(), r.version.clone(), r.name.clone()), r.clone())).collect();
-        Catalogue { by_path, order }
+        Catalogue { by_path, order, documents: Default::default() }
     }
 
     /// The same with these custom resources in place of all earlier ones.

@@ -6,6 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 
 use crate::sandbox::{PodRef, SandboxId};
+use crate::security::{Resources, Security};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerId(pub String);
@@ -33,6 +34,45 @@ pub struct ContainerConfig {
     pub labels: BTreeMap<String, String>,
     /// The Pod's annotations; the simulated back end finds its script here.
     pub annotations: BTreeMap<String, String>,
+    pub mounts: Vec<Mount>,
+    pub devices: Vec<Device>,
+    /// Below the log directory of its sandbox.
+    pub log_path: String,
+    /// Its input is kept open for whoever attaches; with `stdin_once` it ends with the first who did.
+    pub stdin: bool,
+    pub stdin_once: bool,
+    pub tty: bool,
+    pub resources: Resources,
+    pub security: Security,
+    /// The container whose processes it sees: set for an ephemeral container that looks at another.
+    pub target: Option<ContainerId>,
+}
+
+/// A file or directory of the node that a container sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mount {
+    pub host_path: String,
+    pub container_path: String,
+    pub read_only: bool,
+    pub propagation: Propagation,
+}
+
+/// Who sees what is mounted below a mount later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    #[default]
+    Private,
+    HostToContainer,
+    Bidirectional,
+}
+
+/// A device of the node that a container may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    pub host_path: String,
+    pub container_path: String,
+    /// Some of `r`, `w` and `m`.
+    pub permissions: String,
 }
 
 /// Where a container stands.

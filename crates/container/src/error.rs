@@ -11,6 +11,8 @@ pub enum Error {
     PullFailed(String),
     #[error("no address is left on this node")]
     NoAddress,
+    #[error("this container runtime cannot {0}")]
+    Unsupported(&'static str),
     #[error("the container runtime failed: {0}")]
     Failed(String),
 }

@@ -9,6 +9,9 @@
 //! - [`sandbox`]: what a Pod's containers share, and whose it is
 //! - [`container`]: one run of one container: its configuration, its state, its end
 //! - [`image`]: images by name and by digest
+//! - [`security`]: what a container may do and use, and what it shares with the node
+//! - [`streams`]: what runs between a container and someone who is connected to it
+//! - [`stats`]: what containers and images use
 //! - [`error`]: what can go wrong
 //! - [`simulated`]: the back end that follows a script in the Pod's annotations
 
@@ -18,13 +21,20 @@ pub mod container;
 pub mod image;
 pub mod sandbox;
 
+pub mod security;
+pub mod stats;
+pub mod streams;
+
 pub mod error;
 
 pub mod simulated;
 
-pub use container::{Container, ContainerConfig, ContainerId, State};
+pub use container::{Container, ContainerConfig, ContainerId, Device, Mount, Propagation, State};
 pub use error::Error;
-pub use image::{Image, PullRequest};
+pub use image::{Credentials, Image, PullRequest};
 pub use runtime::{Execution, ProbeKind, Runtime, Version};
-pub use sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId, SandboxState};
+pub use sandbox::{Dns, PodRef, Port, Protocol, Sandbox, SandboxConfig, SandboxId, SandboxState};
+pub use security::{Namespaces, PidNamespace, Resources, Seccomp, Security};
 pub use simulated::Simulated;
+pub use stats::{Health, ImageStore, Usage};
+pub use streams::{Connection, Process, Reader, Size, Wanted, Writer};

@@ -9,6 +9,9 @@ use crate::container::{Container, ContainerConfig, ContainerId};
 use crate::error::Error;
 use crate::image::{Image, PullRequest};
 use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId};
+use crate::security::Resources;
+use crate::stats::{Health, ImageStore, Usage};
+use crate::streams::{Connection, Process, Wanted};
 
 /// Runs the containers of one node.
 ///
@@ -58,6 +61,50 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Runs a command in a running container, as exec probes and hooks do.
     async fn exec(&self, id: &ContainerId, command: &[String], timeout: Duration) -> Result<Execution, Error>;
+
+    /// Runs a command for someone who is connected to it.
+    async fn exec_streams(&self, id: &ContainerId, command: &[String], wanted: Wanted) -> Result<Process, Error> {
+        let _ = (id, command, wanted);
+        Err(Error::Unsupported("run commands for others"))
+    }
+
+    /// Connects someone to the streams of a running container.
+    async fn attach(&self, id: &ContainerId, wanted: Wanted) -> Result<Process, Error> {
+        let _ = (id, wanted);
+        Err(Error::Unsupported("let others attach"))
+    }
+
+    /// Connects to a port on the Pod's own loopback address.
+    async fn connect(&self, sandbox: &SandboxId, port: u16) -> Result<Connection, Error> {
+        let _ = (sandbox, port);
+        Err(Error::Unsupported("connect to ports"))
+    }
+
+    /// Holds a running container to other bounds.
+    async fn update_resources(&self, id: &ContainerId, resources: &Resources) -> Result<(), Error> {
+        let _ = (id, resources);
+        Err(Error::Unsupported("resize containers"))
+    }
+
+    /// Makes the runtime open the container's log anew, after it was moved away.
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), Error> {
+        let _ = id;
+        Err(Error::Unsupported("reopen logs"))
+    }
+
+    /// What the running containers have used; nothing where nothing is used.
+    async fn usage(&self) -> Result<Vec<Usage>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Where images are; nothing if they take no room.
+    async fn image_store(&self) -> Result<Option<ImageStore>, Error> {
+        Ok(None)
+    }
+
+    async fn health(&self) -> Health {
+        Health { runtime: Ok(()), network: Ok(()) }
+    }
 
     /// The answer to a probe from a back end that has no processes or ports to ask; `None` leaves it to the node agent.
     async fn probe(&self, id: &ContainerId, kind: ProbeKind) -> Option<Result<(), String>> {

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
+use crate::security::{Namespaces, Security};
+
 /// Whose a sandbox or container is. The UID tells two lives of one name apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodRef {
@@ -32,8 +34,45 @@ pub struct SandboxConfig {
     pub labels: BTreeMap<String, String>,
     /// The Pod's annotations; the simulated back end finds its script here.
     pub annotations: BTreeMap<String, String>,
-    /// The Pod shares the node's addresses and gets none of its own.
-    pub host_network: bool,
+    /// On the node's network the Pod gets no address of its own.
+    pub namespaces: Namespaces,
+    pub hostname: String,
+    /// Where the logs of its containers go.
+    pub log_directory: String,
+    /// What its `resolv.conf` says; that of the node if empty.
+    pub dns: Dns,
+    pub ports: Vec<Port>,
+    pub cgroup_parent: String,
+    pub sysctls: BTreeMap<String, String>,
+    /// What all of its containers have in common.
+    pub security: Security,
+    /// The runtime's own name for how to run it, from a RuntimeClass; its default if empty.
+    pub handler: String,
+}
+
+/// How names are looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dns {
+    pub servers: Vec<String>,
+    pub searches: Vec<String>,
+    pub options: Vec<String>,
+}
+
+/// A port of the node that leads to one of the Pod's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    pub protocol: Protocol,
+    pub container_port: u16,
+    pub host_port: u16,
+    /// All of the node's if empty.
+    pub host_address: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

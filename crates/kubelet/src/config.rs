@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// The version of Kubernetes whose behaviour the node agent has.
 pub const KUBELET_VERSION: &str = "v1.36.4";
+
+/// For how long a node's Lease holds if nobody asks for another time.
+pub const LEASE: Duration = Duration::from_secs(40);
 
 /// A node as it registers.
 #[derive(Clone, Debug)]
@@ -29,6 +34,13 @@ pub struct NodeConfig {
     /// For the label `node.kubernetes.io/instance-type`.
     pub instance_type: Option<String>,
     pub provider_id: Option<String>,
+    /// For how long its Lease holds; it is renewed four times as often. The loop that looks for lost nodes gives them 50 s.
+    pub lease: Duration,
+    /// Where it keeps what Pods need on this machine: volumes, logs, termination messages. Nothing where there is no machine.
+    pub directory: Option<PathBuf>,
+    /// The addresses at which Pods look names up first; the machine's own if there are none.
+    pub cluster_dns: Vec<IpAddr>,
+    pub cluster_domain: String,
 }
 
 impl NodeConfig {
@@ -52,6 +64,10 @@ impl NodeConfig {
             kubelet_version: KUBELET_VERSION.to_owned(),
             instance_type: None,
             provider_id: None,
+            lease: LEASE,
+            directory: None,
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
         }
     }
 

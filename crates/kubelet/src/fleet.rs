@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pintle_container::{Runtime, Simulated};
 use pintle_runtime::{Context, Trigger};
@@ -44,13 +45,13 @@ impl Fleet {
         Fleet { context, pods, trigger, task, members: Mutex::default() }
     }
 
-    /// Starts `count` simulated nodes, `node-0` and on.
-    pub fn simulated(context: &Context, world: &Simulated, count: u16) -> Self {
+    /// Starts `count` simulated nodes, `node-0` and on, whose Leases hold for so long.
+    pub fn simulated(context: &Context, world: &Simulated, count: u16, lease: Duration) -> Self {
         let fleet = Fleet::start(context);
         for index in 0..count {
             let name = format!("node-{index}");
             let runtime = world.node(&name, index);
-            fleet.add(NodeConfig::simulated(name, index), runtime);
+            fleet.add(NodeConfig { lease, ..NodeConfig::simulated(name, index) }, runtime);
         }
         fleet
     }

@@ -18,5 +18,5 @@ mod plan;
 mod pods;
 mod probes;
 
-pub use config::{KUBELET_VERSION, NodeConfig};
+pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use fleet::{Fleet, Kubelet};

@@ -4,7 +4,7 @@ use pintle_apiserver::ApiServer;
 use pintle_apiserver::authn::User;
 use pintle_container::Simulated;
 use pintle_controllers::roster::{self, Options, Running};
-use pintle_kubelet::Fleet;
+use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::Scheduler;
@@ -54,7 +54,7 @@ impl Plane {
             },
             Some(identity) => Loops::Elected(elected(&control, &options, &identity, context)),
         };
-        let nodes = Fleet::simulated(&control, &Simulated::new(clock.clone()), nodes);
+        let nodes = Fleet::simulated(&control, &Simulated::new(clock.clone()), nodes, LEASE);
         Plane { stop, loops, nodes }
     }
 

@@ -4,6 +4,7 @@ use crate::Cluster;
 use jiff::Timestamp;
 use pintle_apiserver::Pace;
 use pintle_controllers::roster;
+use pintle_kubelet::LEASE;
 use pintle_store::MemoryStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ pub struct Builder {
     pub(crate) seed: u64,
     pub(crate) loops: Vec<&'static str>,
     pub(crate) nodes: u16,
+    pub(crate) lease: Duration,
     pub(crate) scheduler: bool,
     pub(crate) isolated: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
@@ -38,6 +40,7 @@ impl Default for Builder {
             seed: 1,
             loops: roster::roster().iter().map(|l| l.name).collect(),
             nodes: 1,
+            lease: LEASE,
             scheduler: true,
             isolated: false,
             store: None,
@@ -66,6 +69,14 @@ impl Builder {
     #[must_use]
     pub fn nodes(mut self, nodes: u16) -> Self {
         self.nodes = nodes;
+        self
+    }
+
+    /// For how long the nodes' Leases hold; they are renewed four times as often. Heartbeats are most of what a quiet day
+    /// costs: a test of many hours that does not run `nodelifecycle`, which gives a silent node 50 seconds, can have fewer.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
         self
     }
 

@@ -15,6 +15,7 @@ use pintle_runtime::{Context, Shutdown, Trigger};
 use pintle_store::MemoryStore;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// A running cluster. Dropping it stops everything.
 pub struct Cluster {
@@ -28,6 +29,7 @@ pub struct Cluster {
     pub(crate) processes: Processes,
     pub(crate) activity: Activity,
     pub(crate) nodes: u16,
+    pub(crate) lease: Duration,
     pub(crate) isolated: bool,
     pub(crate) root_ca: String,
     /// The simulated machines and their containers.
@@ -44,6 +46,7 @@ pub(crate) struct Origin {
     pub(crate) random: Random,
     pub(crate) world: Simulated,
     pub(crate) nodes: u16,
+    pub(crate) lease: Duration,
     pub(crate) isolated: bool,
     pub(crate) pace: Pace,
     pub(crate) root_ca: String,
@@ -73,6 +76,7 @@ impl Cluster {
             world: Simulated::new(clock.clone()),
             clock,
             nodes: builder.nodes,
+            lease: builder.lease,
             isolated: builder.isolated,
             pace: builder.pace,
             root_ca: builder.root_ca,
@@ -92,7 +96,7 @@ impl Cluster {
 
     /// A cluster with no loop.
     pub(crate) async fn over(origin: Origin) -> Cluster {
-        let Origin { seed, store, clock, random, world, nodes, isolated, root_ca, pace } = origin;
+        let Origin { seed, store, clock, random, world, nodes, lease, isolated, root_ca, pace } = origin;
         let activity = Activity::of(&*store);
         let parts =
             Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: token_key(), pace };
@@ -116,6 +120,7 @@ impl Cluster {
             processes,
             activity,
             nodes,
+            lease,
             isolated,
             root_ca,
             world,

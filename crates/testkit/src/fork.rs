@@ -17,6 +17,7 @@ impl Cluster {
             world: self.world.fork(clock.clone()),
             clock,
             nodes: self.nodes,
+            lease: self.lease,
             isolated: self.isolated,
             pace: self.server.pace,
             root_ca: self.root_ca.clone(),

@@ -67,11 +67,11 @@ impl Cluster {
 
     /// Starts the agents of the first `count` nodes.
     pub fn start_nodes_of(&self, count: u16) {
-        let world = self.world.clone();
+        let (world, lease) = (self.world.clone(), self.lease);
         let factory: Factory = Arc::new(move |context: Context| {
             let world = world.clone();
             async move {
-                let _lost_at_once = Crashing(Some(Fleet::simulated(&context, &world, count)));
+                let _lost_at_once = Crashing(Some(Fleet::simulated(&context, &world, count, lease)));
                 context.shutdown.fired().await;
             }
             .boxed()

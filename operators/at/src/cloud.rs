@@ -31,6 +31,10 @@ impl Cloud {
     pub fn reserve(&self, at: &Held<At>) -> Result<(), Away> {
         self.must_be_up()?;
         let content = format!("{}/{} at {}\n", at.namespace().unwrap_or_default(), at.name_any(), at.spec.schedule);
+        // Asked again and again; what is booked already is not booked anew.
+        if std::fs::read_to_string(self.path_of(at)).is_ok_and(|booked| booked == content) {
+            return Ok(());
+        }
         std::fs::create_dir_all(&self.directory)
             .and_then(|()| std::fs::write(self.path_of(at), content))
             .map_err(|error| Away(error.to_string()))

@@ -27,7 +27,7 @@ pub(crate) fn run(what: Option<&str>) -> Result<()> {
         "`bench`, `bench store`, `bench queue`, `bench informer` and `bench kit` are all there is"
     );
     if what == Some("kit") {
-        return cargo(&["bench", "--package", "at-operator"]);
+        return cargo(&["bench", "--package", "at-operator", "--bench", "kit"]);
     }
     // The load generator shares the machine with the server: it must be fast too.
     if cfg!(debug_assertions) {

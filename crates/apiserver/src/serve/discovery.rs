@@ -88,6 +88,11 @@ fn storage_version_hash(resource: &Resource) -> String {
 
 /// Everything in one answer.
 fn aggregated(catalogue: &Catalogue, core: bool) -> Response<Body> {
+    let document = catalogue.document(core, || all_resources(catalogue, core).to_string());
+    response::with_type(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", document)
+}
+
+fn all_resources(catalogue: &Catalogue, core: bool) -> Value {
     let groups = if core {
         vec![(String::new(), vec!["v1".to_owned()])]
     } else {
@@ -111,8 +116,7 @@ fn aggregated(catalogue: &Catalogue, core: bool) -> Response<Body> {
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
-    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-    response::with_type(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", list.to_string())
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {

@@ -70,7 +70,7 @@ impl Books {
         subnet: [u8; 3],
         now: Timestamp,
     ) -> Result<SandboxId, Error> {
-        let addresses = match config.host_network {
+        let addresses = match config.namespaces.host_network {
             true => Vec::new(),
             false => vec![self.take_address(subnet)?],
         };

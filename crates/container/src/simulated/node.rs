@@ -103,7 +103,7 @@ impl Runtime for Node {
     }
 
     async fn pull_image(&self, request: PullRequest) -> Result<Image, Error> {
-        let PullRequest { image: name, container, annotations } = request;
+        let PullRequest { image: name, container, annotations, .. } = request;
         let script = Script::of(&annotations, &container);
         if !script.pull_delay.is_zero() {
             tokio::time::sleep(script.pull_delay).await;
@@ -112,7 +112,8 @@ impl Runtime for Node {
             return Err(Error::PullFailed(format!("failed to pull image {name:?}: the script says that it fails")));
         }
         let digest: String = (0..4).map(|part| format!("{:016x}", hash(&format!("{part}{name}")))).collect();
-        let image = Image { id: format!("{}@sha256:{digest}", repository(&name)), size: 1 << 20, name };
+        let image =
+            Image { id: format!("{}@sha256:{digest}", repository(&name)), size: 1 << 20, name, ..Image::default() };
         self.books().images.insert(image.name.clone(), image.clone());
         Ok(image)
     }

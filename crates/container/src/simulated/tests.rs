@@ -109,7 +109,12 @@ async fn a_pull_takes_its_time_and_may_fail() {
     let node = simulated().node("n", 0);
     let pull = |lines: &[(&str, &str)]| {
         let annotations = script(lines);
-        node.pull_image(PullRequest { image: "r:5000/web:1".into(), container: "c".into(), annotations })
+        node.pull_image(PullRequest {
+            image: "r:5000/web:1".into(),
+            container: "c".into(),
+            annotations,
+            ..PullRequest::default()
+        })
     };
     assert!(pull(&[("pull-fails", "true")]).await.is_err());
     let began = Instant::now();

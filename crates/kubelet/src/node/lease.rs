@@ -1,4 +1,4 @@
-//! The Lease that says every ten seconds that a node is there.
+//! The Lease that says that a node is there, every ten seconds if nobody asks for another pace.
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
@@ -6,21 +6,24 @@ use kube::api::{Api, PostParams};
 use pintle_meta::Clock;
 use pintle_runtime::{ApiError, Context, Error};
 
+use crate::config::NodeConfig;
+
 const NAMESPACE: &str = "kube-node-lease";
-const SECONDS: i32 = 40;
 
 pub(super) struct Heartbeat {
     leases: Api<Lease>,
     clock: Clock,
     node: String,
+    seconds: i32,
     /// As last written, so that a renewal is one request.
     held: Option<Lease>,
 }
 
 impl Heartbeat {
-    pub(super) fn new(context: &Context, node: &str) -> Self {
+    pub(super) fn new(context: &Context, config: &NodeConfig) -> Self {
         let leases = Api::namespaced(context.client.clone(), NAMESPACE);
-        Heartbeat { leases, clock: context.clock.clone(), node: node.to_owned(), held: None }
+        let seconds = i32::try_from(config.lease.as_secs()).unwrap_or(i32::MAX);
+        Heartbeat { leases, clock: context.clock.clone(), node: config.name.clone(), seconds, held: None }
     }
 
     pub(super) async fn renew(&mut self, node_uid: &str) -> Result<(), Error> {
@@ -68,7 +71,7 @@ impl Heartbeat {
     fn spec(&self) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(self.node.clone()),
-            lease_duration_seconds: Some(SECONDS),
+            lease_duration_seconds: Some(self.seconds),
             renew_time: Some(MicroTime(self.clock.now())),
             ..LeaseSpec::default()
         }

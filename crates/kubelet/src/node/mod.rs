@@ -1,6 +1,6 @@
 //! A node's presence: its Node object, the heartbeat in it, and its Lease.
 //!
-//! One task a node, asleep but for one Lease write every ten seconds. The Node object itself is written when it
+//! One task a node, asleep but for one Lease write, by default every ten seconds. The Node object itself is written when it
 //! changes, and every five minutes so that its heartbeat is not forgotten.
 
 mod lease;
@@ -17,9 +17,6 @@ use serde_json::json;
 
 use crate::config::NodeConfig;
 use lease::Heartbeat;
-
-/// Between two renewals of the Lease and two looks at the Node.
-const PERIOD: Duration = Duration::from_secs(10);
 
 /// The Node's heartbeat is at least this young.
 const REPORT: SignedDuration = SignedDuration::from_mins(5);
@@ -38,7 +35,7 @@ impl Presence {
     pub(crate) fn new(context: &Context, config: NodeConfig, runtime_version: String, recorder: Recorder) -> Self {
         Presence {
             nodes: context.informers.of::<Node>(),
-            heartbeat: Heartbeat::new(context, &config.name),
+            heartbeat: Heartbeat::new(context, &config),
             context: context.clone(),
             config,
             runtime_version,
@@ -62,14 +59,15 @@ impl Presence {
             failures = failures.saturating_add(1).min(8);
         }
         // Nodes that started together must not beat together.
-        let first = u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX);
+        let period = self.config.lease / 4;
+        let first = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
         tokio::time::sleep(Duration::from_millis(self.context.random.below(first))).await;
         loop {
             if let Err(error) = self.beat().await {
                 tracing::warn!(node = %self.config.name, %error, "the heartbeat failed; trying again");
             }
-            let jitter = self.context.random.below(400);
-            tokio::time::sleep(PERIOD + Duration::from_millis(jitter)).await;
+            let jitter = self.context.random.below((first / 25).max(1));
+            tokio::time::sleep(period + Duration::from_millis(jitter)).await;
         }
     }
 

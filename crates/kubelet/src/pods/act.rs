@@ -1,7 +1,7 @@
 //! Does what a plan says, one step at a time, and tells of it in events.
 
 use k8s_openapi::api::core::v1::{Container as Spec, ObjectReference, Pod, PodSpec};
-use pintle_container::{ContainerConfig, PodRef, SandboxConfig};
+use pintle_container::{ContainerConfig, Namespaces, PodRef, SandboxConfig};
 use pintle_runtime::{Error, Key, events};
 
 use super::image::Outcome;
@@ -95,7 +95,8 @@ fn sandbox_config(key: &Key, pod: &Pod, spec: &PodSpec, attempt: u32) -> Sandbox
         attempt,
         labels: pod.metadata.labels.clone().unwrap_or_default(),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
-        host_network: spec.host_network == Some(true),
+        namespaces: Namespaces { host_network: spec.host_network == Some(true), ..Namespaces::default() },
+        ..SandboxConfig::default()
     }
 }
 
@@ -112,6 +113,7 @@ fn config(pod: &Pod, container: &Spec, attempt: u32, image_id: String) -> Contai
         working_directory: container.working_dir.clone(),
         labels: pod.metadata.labels.clone().unwrap_or_default(),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
+        ..ContainerConfig::default()
     }
 }
 

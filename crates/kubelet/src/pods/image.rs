@@ -43,7 +43,8 @@ impl Pods {
         }
         say("Normal", "Pulling", format!("Pulling image {image:?}"));
         let annotations = pod.metadata.annotations.clone().unwrap_or_default();
-        let request = PullRequest { image: image.clone(), container: container.name.clone(), annotations };
+        let request =
+            PullRequest { image: image.clone(), container: container.name.clone(), annotations, credentials: None };
         let runtime = seat.home.runtime.clone();
         let mut pulling = Box::pin(async move { runtime.pull_image(request).await });
         // Most pulls of a simulated node are over before they begin, and need no second look at the Pod.
