@@ -1,7 +1,7 @@
 //! What runs containers, behind one trait shaped like CRI.
 //!
-//! The node agent knows [`Runtime`] and nothing else. *simulated* runs Pods by script, in virtual time if wanted; *cri*
-//! (containerd, CRI-O) and *native* (OCI, in process) take the same place later.
+//! The node agent knows [`Runtime`] and nothing else. *cri* runs containers through containerd or CRI-O; *simulated* runs Pods
+//! by script, in virtual time if wanted; *native* (OCI, in process) can take the same place later.
 //!
 //! # Layout
 //!
@@ -13,6 +13,7 @@
 //! - [`streams`]: what runs between a container and someone who is connected to it
 //! - [`stats`]: what containers and images use
 //! - [`error`]: what can go wrong
+//! - [`cri`]: the back end of containerd and CRI-O
 //! - [`simulated`]: the back end that follows a script in the Pod's annotations
 
 pub mod runtime;
@@ -27,9 +28,11 @@ pub mod streams;
 
 pub mod error;
 
+pub mod cri;
 pub mod simulated;
 
 pub use container::{Container, ContainerConfig, ContainerId, Device, Mount, Propagation, State};
+pub use cri::Cri;
 pub use error::Error;
 pub use image::{Credentials, Image, PullRequest};
 pub use runtime::{Execution, ProbeKind, Runtime, Version};
