@@ -7,11 +7,13 @@
 //! - `node`: the Node object, its heartbeat and its Lease
 //! - `pods`: who wakes a Pod's worker; observe, probe, plan, act, write
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
+//! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
 //! - `probes`: when a probe is due and what its answers add up to
 
 pub mod config;
 pub mod fleet;
 
+mod handlers;
 mod node;
 
 mod plan;

@@ -36,7 +36,9 @@ pub(crate) struct Input<'a> {
     /// Containers whose image is on its way or could not be had.
     pub(crate) pulls: &'a BTreeMap<String, Pull>,
     pub(crate) backoffs: &'a BTreeMap<String, RestartBackoff>,
-    /// The grace with which containers were asked to stop.
+    /// Hooks that run after a start, or have failed.
+    pub(crate) hooks: &'a BTreeMap<ContainerId, Hook>,
+    /// The grace with which containers were asked to stop, while that goes on.
     pub(crate) asked: &'a BTreeMap<ContainerId, Duration>,
     pub(crate) host_address: IpAddr,
     /// What container identifiers begin with, as in `containerd://`.
@@ -77,12 +79,32 @@ pub(crate) enum Pull {
     Done(String),
 }
 
+/// Where the hook that runs after a container's start stands; one that ended well is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    Going,
+    Failed,
+}
+
 /// One step towards what the spec says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    RunSandbox { attempt: u32 },
-    Start { container: String, attempt: u32, backoff: Option<RestartBackoff> },
-    Stop { id: ContainerId, container: String, grace: Duration, message: String },
+    RunSandbox {
+        attempt: u32,
+    },
+    /// `made` is a container that was made for it and never started.
+    Start {
+        container: String,
+        attempt: u32,
+        made: Option<ContainerId>,
+        backoff: Option<RestartBackoff>,
+    },
+    Stop {
+        id: ContainerId,
+        container: String,
+        grace: Duration,
+        message: String,
+    },
     Remove(ContainerId),
     StopSandbox(SandboxId),
 }

@@ -16,6 +16,7 @@ struct Scene {
     verdicts: BTreeMap<(ContainerId, ProbeKind), bool>,
     pulls: BTreeMap<String, Pull>,
     backoffs: BTreeMap<String, RestartBackoff>,
+    hooks: BTreeMap<ContainerId, Hook>,
     asked: BTreeMap<ContainerId, Duration>,
     now: i64,
 }
@@ -35,6 +36,7 @@ impl Scene {
             verdicts: BTreeMap::new(),
             pulls: BTreeMap::new(),
             backoffs: BTreeMap::new(),
+            hooks: BTreeMap::new(),
             asked: BTreeMap::new(),
             now: 100,
         }
@@ -86,6 +88,7 @@ impl Scene {
             verdicts: &self.verdicts,
             pulls: &self.pulls,
             backoffs: &self.backoffs,
+            hooks: &self.hooks,
             asked: &self.asked,
             host_address: [10, 0, 0, 1].into(),
             runtime_name: "simulated",
@@ -112,7 +115,7 @@ fn exited(code: i32, second: i64) -> State {
 }
 
 fn start(container: &str, attempt: u32) -> Action {
-    Action::Start { container: container.into(), attempt, backoff: None }
+    Action::Start { container: container.into(), attempt, made: None, backoff: None }
 }
 
 fn stop(container: &str, seconds: u64) -> Action {
@@ -216,6 +219,7 @@ fn restart_policies_decide_over_an_end() {
             true => Action::Start {
                 container: "web".into(),
                 attempt: 1,
+                made: None,
                 backoff: Some(RestartBackoff { wait: Duration::from_secs(10), updated_at: at(100) }),
             },
             false => Action::StopSandbox(SandboxId("s0".into())),
@@ -365,4 +369,32 @@ fn a_readiness_gate_keeps_a_pod_from_being_ready_and_its_condition_is_kept() {
     let status = scene.json();
     assert_eq!(condition(&status, "Ready")["status"], "True");
     assert_eq!(condition(&status, "lb")["status"], "True");
+}
+
+#[test]
+fn a_container_that_was_made_and_never_started_is_started_and_not_counted_as_restarted() {
+    let scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, State::Created);
+    let made = Some(ContainerId("web-0".into()));
+    let expected = Action::Start { container: "web".into(), attempt: 0, made, backoff: None };
+    assert_eq!(scene.plan().actions, [expected]);
+}
+
+#[test]
+fn a_container_is_being_made_until_its_hook_has_ended_and_stopped_if_that_failed() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, running());
+    scene.hooks.insert(ContainerId("web-0".into()), Hook::Going);
+    let status = scene.json();
+    assert_eq!(status["containerStatuses"][0]["state"]["waiting"]["reason"], "ContainerCreating");
+    assert_eq!((&status["containerStatuses"][0]["ready"], &status["phase"]), (&json!(false), &json!("Pending")));
+    assert!(scene.plan().actions.is_empty());
+
+    scene.hooks.insert(ContainerId("web-0".into()), Hook::Failed);
+    let [Action::Stop { message, .. }] = &scene.plan().actions[..] else { panic!("{:?}", scene.plan().actions) };
+    assert_eq!(message, "FailedPostStartHook");
+    scene.asked.insert(ContainerId("web-0".into()), Duration::from_secs(30));
+    assert!(scene.plan().actions.is_empty(), "it is asked once");
+
+    scene.hooks.clear();
+    scene.asked.clear();
+    assert_eq!(scene.json()["phase"], "Running");
 }
