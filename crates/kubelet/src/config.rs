@@ -8,6 +8,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::collect::Collection;
+
 /// The version of Kubernetes whose behaviour the node agent has.
 pub const KUBELET_VERSION: &str = "v1.36.4";
 
@@ -44,6 +46,8 @@ pub struct NodeConfig {
     /// The addresses at which Pods look names up first; the machine's own if there are none.
     pub cluster_dns: Vec<IpAddr>,
     pub cluster_domain: String,
+    /// When images and dead containers go.
+    pub collection: Collection,
 }
 
 impl NodeConfig {
@@ -74,6 +78,7 @@ impl NodeConfig {
             directory: None,
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
+            collection: Collection::default(),
         }
     }
 

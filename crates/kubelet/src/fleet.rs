@@ -8,6 +8,7 @@ use pintle_container::{Runtime, Simulated};
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
+use crate::collect::Collector;
 use crate::config::NodeConfig;
 use crate::node::Presence;
 use crate::pods::{Home, Pods};
@@ -66,13 +67,27 @@ impl Fleet {
             address: config.address,
             runtime: runtime.clone(),
             recorder: recorder.clone(),
+            dead: config.collection.clone(),
+        });
+        // A node without a machine has nothing that could fill up.
+        let collector = config.directory.is_some().then(|| Collector {
+            node: name.clone(),
+            runtime: runtime.clone(),
+            recorder: recorder.clone(),
+            clock: self.context.clock.clone(),
+            settings: config.collection.clone(),
         });
         let presence = Presence::new(&self.context, config, runtime.version().to_string(), recorder);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
         let member = tokio::spawn(async move {
             let work = async {
                 pods.join(home.clone()).await;
-                tokio::join!(presence.keep(), pods.follow(&home));
+                let collect = async {
+                    if let Some(collector) = collector {
+                        collector.run().await;
+                    }
+                };
+                tokio::join!(presence.keep(), pods.follow(&home), collect);
             };
             tokio::select! {
                 biased;

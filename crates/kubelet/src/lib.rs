@@ -7,12 +7,14 @@
 //! - `node`: the Node object, its heartbeat and its Lease
 //! - `pods`: who wakes a Pod's worker; observe, probe, plan, act, write
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
+//! - [`collect`]: images, containers and sandboxes that go when there are too many
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
 //! - `probes`: when a probe is due and what its answers add up to
 
 pub mod config;
 pub mod fleet;
 
+pub mod collect;
 mod handlers;
 mod node;
 
@@ -20,5 +22,6 @@ mod plan;
 mod pods;
 mod probes;
 
+pub use collect::Collection;
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use fleet::{Fleet, Kubelet};

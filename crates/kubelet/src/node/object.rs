@@ -131,7 +131,7 @@ fn default_labels(config: &NodeConfig) -> BTreeMap<String, String> {
 }
 
 /// Events about a node name it as its UID too, as upstream's do: they are recorded before the UID is known.
-pub(super) fn reference(name: &str) -> ObjectReference {
+pub(crate) fn reference(name: &str) -> ObjectReference {
     ObjectReference {
         kind: Some("Node".to_owned()),
         name: Some(name.to_owned()),

@@ -184,9 +184,16 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
                 message: message.clone(),
             })),
         }
-        // The latest run and the one before, which is its last state, are kept.
-        let superseded = slot.runs.len().saturating_sub(2);
-        actions.extend(slot.runs[..superseded].iter().map(|run| Action::Remove(run.id.clone())));
+        let old_enough = |run: &&&Container| {
+            let age = Duration::try_from(input.now.duration_since(run.created_at)).unwrap_or_default();
+            !run.is_alive() && age >= input.dead.container_minimum_age
+        };
+        let dead: Vec<_> = slot.runs.iter().filter(old_enough).collect();
+        let superseded = dead.len().saturating_sub(input.dead.dead_per_container);
+        // The latest stays in any case: its status and the number of the next run come from it.
+        let latest = slot.latest().map(|run| &run.id);
+        let gone = dead[..superseded].iter().filter(|run| Some(&run.id) != latest);
+        actions.extend(gone.map(|run| Action::Remove(run.id.clone())));
     }
     actions
 }

@@ -22,6 +22,7 @@ use pintle_container::{Container, ContainerId, Sandbox, SandboxId, SandboxState}
 
 pub(crate) use backoff::{RestartBackoff, pull_wait};
 
+use crate::collect::Collection;
 use crate::probes::Verdicts;
 use decide::Decision;
 
@@ -40,6 +41,8 @@ pub(crate) struct Input<'a> {
     pub(crate) hooks: &'a BTreeMap<ContainerId, Hook>,
     /// The grace with which containers were asked to stop, while that goes on.
     pub(crate) asked: &'a BTreeMap<ContainerId, Duration>,
+    /// How many dead runs a container keeps, and from which age on they go.
+    pub(crate) dead: &'a Collection,
     pub(crate) host_address: IpAddr,
     /// What container identifiers begin with, as in `containerd://`.
     pub(crate) runtime_name: &'a str,

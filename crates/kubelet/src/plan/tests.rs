@@ -89,6 +89,7 @@ impl Scene {
             pulls: &self.pulls,
             backoffs: &self.backoffs,
             hooks: &self.hooks,
+            dead: &Collection::default(),
             asked: &self.asked,
             host_address: [10, 0, 0, 1].into(),
             runtime_name: "simulated",
@@ -234,7 +235,7 @@ fn a_container_that_ends_again_waits_and_says_so() {
     scene = scene.run("web", 0, exited(1, 40)).run("web", 1, exited(1, 99));
     scene.backoffs.insert("web".into(), RestartBackoff { wait: Duration::from_secs(10), updated_at: at(41) });
     let (plan, status) = (scene.plan(), scene.json());
-    assert!(plan.actions.is_empty());
+    assert_eq!(plan.actions, [Action::Remove(ContainerId("web-0".into()))], "one dead run is kept");
     assert_eq!((plan.wake_at, plan.backing_off), (Some(at(109)), vec!["web".to_owned()]));
     let container = &status["containerStatuses"][0];
     assert_eq!((&status["phase"], &container["restartCount"]), (&json!("Running"), &json!(1)));

@@ -20,6 +20,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pintle_container::{ContainerId, Runtime};
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
+use crate::collect::Collection;
 use crate::plan::{Pull, RestartBackoff, World};
 use crate::probes::Probes;
 use hooks::Hooks;
@@ -38,6 +39,8 @@ pub(crate) struct Home {
     pub(crate) address: IpAddr,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) recorder: Recorder,
+    /// How many dead runs a container keeps, and from which age on they go.
+    pub(crate) dead: Collection,
 }
 
 /// One life of a Pod on a node.

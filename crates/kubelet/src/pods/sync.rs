@@ -55,6 +55,7 @@ impl Pods {
                 backoffs: &memory.backoffs,
                 asked: &asked,
                 hooks: &hooks,
+                dead: &seat.home.dead,
                 host_address: seat.home.address,
                 runtime_name: &version.name,
                 now,
