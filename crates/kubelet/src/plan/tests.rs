@@ -245,7 +245,7 @@ fn a_container_that_ends_again_waits_and_says_so() {
     assert_eq!(container["lastState"]["terminated"]["containerID"], "simulated://web-1");
     assert_eq!(condition(&status, "Ready")["message"], "containers with unready status: [web]");
     scene.now = 109;
-    assert!(matches!(scene.plan().actions[..], [Action::Start { attempt: 2, .. }]));
+    assert!(matches!(scene.plan().actions[..], [Action::Start { attempt: 2, .. }, Action::Remove(_)]));
     let scene = scene.run("web", 2, running());
     assert_eq!(scene.plan().actions, [Action::Remove(ContainerId("web-0".into()))]);
     assert_eq!(scene.json()["containerStatuses"][0]["lastState"]["terminated"]["containerID"], "simulated://web-1");
