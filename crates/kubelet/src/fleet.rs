@@ -9,6 +9,7 @@ use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
 use crate::config::NodeConfig;
+use crate::machine::Machine;
 use crate::node::Presence;
 use crate::pods::{Home, Pods};
 
@@ -66,6 +67,7 @@ impl Fleet {
             address: config.address,
             runtime: runtime.clone(),
             recorder: recorder.clone(),
+            machine: Machine::new(&self.context, &config),
         });
         let presence = Presence::new(&self.context, config, runtime.version().to_string(), recorder);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());

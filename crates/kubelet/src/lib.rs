@@ -6,6 +6,7 @@
 //! - [`fleet`]: node agents in this process, and how to start and stop them
 //! - `node`: the Node object, its heartbeat and its Lease
 //! - `pods`: who wakes a Pod's worker; observe, probe, plan, act, write
+//! - `machine`: the machine under a node: what its Pods find there
 //! - `make`: from a Pod's spec to what its sandbox and containers are made from; no I/O
 //! - `volumes`: what a Pod has on the machine's disk
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
@@ -16,12 +17,11 @@ pub mod fleet;
 
 mod node;
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the next commit makes Pods with it"))]
+mod machine;
 mod make;
 mod plan;
 mod pods;
 mod probes;
-#[expect(dead_code, unused_imports, reason = "the next commit makes Pods with it")]
 mod volumes;
 
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};

@@ -35,6 +35,8 @@ pub(crate) struct Input<'a> {
     pub(crate) verdicts: &'a dyn Verdicts,
     /// Containers whose image is on its way or could not be had.
     pub(crate) pulls: &'a BTreeMap<String, Pull>,
+    /// Containers that could not be made from their spec.
+    pub(crate) refusals: &'a BTreeMap<String, Refusal>,
     pub(crate) backoffs: &'a BTreeMap<String, RestartBackoff>,
     /// The grace with which containers were asked to stop.
     pub(crate) asked: &'a BTreeMap<ContainerId, Duration>,
@@ -75,6 +77,14 @@ pub(crate) enum Pull {
     },
     /// It is there, with this digest, for the start that it was pulled for.
     Done(String),
+}
+
+/// Why a container cannot be made from its spec, and when to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) until: Timestamp,
 }
 
 /// One step towards what the spec says.

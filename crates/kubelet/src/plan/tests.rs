@@ -15,6 +15,7 @@ struct Scene {
     world: World,
     verdicts: BTreeMap<(ContainerId, ProbeKind), bool>,
     pulls: BTreeMap<String, Pull>,
+    refusals: BTreeMap<String, Refusal>,
     backoffs: BTreeMap<String, RestartBackoff>,
     asked: BTreeMap<ContainerId, Duration>,
     now: i64,
@@ -34,6 +35,7 @@ impl Scene {
             world: World::default(),
             verdicts: BTreeMap::new(),
             pulls: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             backoffs: BTreeMap::new(),
             asked: BTreeMap::new(),
             now: 100,
@@ -85,6 +87,7 @@ impl Scene {
             world: &self.world,
             verdicts: &self.verdicts,
             pulls: &self.pulls,
+            refusals: &self.refusals,
             backoffs: &self.backoffs,
             asked: &self.asked,
             host_address: [10, 0, 0, 1].into(),
@@ -365,4 +368,19 @@ fn a_readiness_gate_keeps_a_pod_from_being_ready_and_its_condition_is_kept() {
     let status = scene.json();
     assert_eq!(condition(&status, "Ready")["status"], "True");
     assert_eq!(condition(&status, "lb")["status"], "True");
+}
+
+#[test]
+fn a_container_that_cannot_be_made_says_why_and_is_tried_again() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready);
+    let message = "configmap \"settings\" not found".to_owned();
+    let refusal = Refusal { reason: "CreateContainerConfigError", message, until: at(110) };
+    scene.refusals.insert("web".into(), refusal);
+    let plan = scene.plan();
+    assert_eq!((plan.actions, plan.wake_at), (Vec::new(), Some(at(110))));
+    let waiting = json!({"reason": "CreateContainerConfigError", "message": "configmap \"settings\" not found"});
+    assert_eq!(scene.json()["containerStatuses"][0]["state"]["waiting"], waiting);
+    assert_eq!(scene.json()["phase"], "Pending");
+    scene.now = 110;
+    assert!(matches!(scene.plan().actions[..], [Action::Start { .. }]));
 }

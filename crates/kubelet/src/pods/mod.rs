@@ -6,6 +6,7 @@ mod act;
 mod clean;
 mod image;
 mod observe;
+mod prepare;
 mod sync;
 mod write;
 
@@ -18,6 +19,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pintle_container::{ContainerId, Runtime};
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
+use crate::machine::{Attachment, Machine};
 use crate::plan::{Pull, RestartBackoff};
 use crate::probes::Probes;
 use write::Written;
@@ -34,6 +36,8 @@ pub(crate) struct Home {
     pub(crate) address: IpAddr,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) recorder: Recorder,
+    /// Nothing for a node that is not there.
+    pub(crate) machine: Option<Machine>,
 }
 
 /// One life of a Pod on a node.
@@ -54,6 +58,7 @@ struct Memory {
     probes: Probes,
     backoffs: BTreeMap<String, RestartBackoff>,
     asked: BTreeMap<ContainerId, Duration>,
+    attachment: Attachment,
     /// The status as this agent last wrote it, until the cache has caught up.
     written: Option<Written>,
     deleted: bool,

@@ -7,6 +7,7 @@ use kube::api::{Api, DeleteParams, Preconditions};
 use pintle_runtime::{ApiError, Error, Key};
 
 use super::observe::{observe, probe};
+use super::prepare::teardown;
 use super::{Pods, Seat};
 use crate::plan::{Input, Plan, plan};
 
@@ -19,10 +20,12 @@ impl Pods {
         let Some(spec) = pod.spec.as_ref() else { return Ok(None) };
         let mut memory = seat.memory.lock().await;
         let status = super::write::latest(pod, &mut memory);
+        memory.attachment.begin();
         let mut rounds = 0;
         let (plan, now) = loop {
             let now = self.context.clock.now();
-            let world = observe(seat).await?;
+            let mut world = observe(seat).await?;
+            self.attend(pod, spec, seat, &mut memory, &mut world).await;
             if pod.metadata.deletion_timestamp.is_none() {
                 probe(seat, pod, spec, &status, &world, &mut memory, now).await;
             }
@@ -35,6 +38,7 @@ impl Pods {
                 world: &world,
                 verdicts: &memory.probes,
                 pulls: &pulls,
+                refusals: &memory.attachment.refusals,
                 backoffs: &memory.backoffs,
                 asked: &memory.asked,
                 host_address: seat.home.address,
@@ -53,10 +57,12 @@ impl Pods {
         };
         self.write_status(pod, &status, &plan.status, &mut memory).await?;
         if plan.gone && pod.metadata.deletion_timestamp.is_some() && !memory.deleted {
+            teardown(key, seat).await?;
             self.let_go(key, pod).await?;
             memory.deleted = true;
         }
-        let wake_at = plan.wake_at.into_iter().chain(memory.probes.next_at().filter(|_| !plan.gone)).min();
+        let later = memory.probes.next_at().into_iter().chain(memory.attachment.next_at(now)).filter(|_| !plan.gone);
+        let wake_at = plan.wake_at.into_iter().chain(later).min();
         Ok(wake_at
             .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default().max(Duration::from_millis(1))))
     }

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Volume;
 
-pub(crate) use ensure::Volumes;
+pub(crate) use ensure::{Group, Volumes, remove};
 pub(crate) use sources::Sources;
 pub(crate) use tokens::Tokens;
 

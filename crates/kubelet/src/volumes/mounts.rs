@@ -41,8 +41,10 @@ pub(super) fn bind(source: &Path, target: &Path) -> io::Result<()> {
 
 /// Takes away everything that is mounted at a path or below it, the last first.
 pub(super) fn unmount_below(path: &Path) -> io::Result<()> {
+    // The kernel lists whole paths without symlinks.
+    let path = path.canonicalize()?;
     let table = std::fs::read("/proc/self/mountinfo")?;
-    let mut below: Vec<PathBuf> = mount_points(&table).into_iter().filter(|point| point.starts_with(path)).collect();
+    let mut below: Vec<PathBuf> = mount_points(&table).into_iter().filter(|point| point.starts_with(&path)).collect();
     below.reverse();
     below.iter().try_for_each(|point| unmount(point))
 }

@@ -40,7 +40,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        mounts::unmount_below(&self.at("subpaths")).unwrap();
+        mounts::unmount_below(&self.at("")).unwrap();
     }
 }
 
