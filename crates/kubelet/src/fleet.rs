@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::collect::Collector;
 use crate::config::NodeConfig;
+use crate::machine::Machine;
 use crate::node::Presence;
 use crate::pods::{Home, Pods};
 
@@ -68,6 +69,7 @@ impl Fleet {
             runtime: runtime.clone(),
             recorder: recorder.clone(),
             dead: config.collection.clone(),
+            machine: Machine::new(&self.context, &config),
         });
         // A node without a machine has nothing that could fill up.
         let collector = config.directory.is_some().then(|| Collector {

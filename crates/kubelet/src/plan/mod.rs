@@ -36,6 +36,8 @@ pub(crate) struct Input<'a> {
     pub(crate) verdicts: &'a dyn Verdicts,
     /// Containers whose image is on its way or could not be had.
     pub(crate) pulls: &'a BTreeMap<String, Pull>,
+    /// Containers that could not be made from their spec.
+    pub(crate) refusals: &'a BTreeMap<String, Refusal>,
     pub(crate) backoffs: &'a BTreeMap<String, RestartBackoff>,
     /// Hooks that run after a start, or have failed.
     pub(crate) hooks: &'a BTreeMap<ContainerId, Hook>,
@@ -87,6 +89,14 @@ pub(crate) enum Pull {
 pub(crate) enum Hook {
     Going,
     Failed,
+}
+
+/// Why a container cannot be made from its spec, and when to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) until: Timestamp,
 }
 
 /// One step towards what the spec says.

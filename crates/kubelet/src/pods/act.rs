@@ -7,6 +7,7 @@ use pintle_runtime::{Error, Key, events};
 use super::hooks::Started;
 use super::image::Outcome;
 use super::observe::failed;
+use super::prepare::Prepared;
 use super::{Memory, Pods, Seat};
 use crate::plan::{Action, RestartBackoff, World};
 
@@ -26,7 +27,12 @@ impl Pods {
         let runtime = &seat.home.runtime;
         match action {
             Action::RunSandbox { attempt } => {
-                if let Err(error) = runtime.run_sandbox(sandbox_config(key, pod, spec, *attempt)).await {
+                let prepared = match self.sandbox(pod, spec, seat, memory, world, *attempt).await? {
+                    Prepared::OnMachine(config) => config,
+                    Prepared::Plain => sandbox_config(key, pod, spec, *attempt),
+                    Prepared::Held => return Ok(false),
+                };
+                if let Err(error) = runtime.run_sandbox(prepared).await {
                     let message = format!("Failed to create pod sandbox: {error}");
                     seat.home.recorder.warning(pod, "FailedCreatePodSandBox", message);
                     return Err(failed(error));
@@ -36,16 +42,29 @@ impl Pods {
             Action::Start { container, attempt, made, backoff } => {
                 let Some(container) = find(spec, container) else { return Ok(false) };
                 let Some(sandbox) = world.ready_sandbox() else { return Ok(true) };
+                let Some(mounted) = self.mounted(pod, spec, seat, memory, world).await else { return Ok(false) };
                 let image_id = match self.image(key, pod, spec, seat, container).await {
                     Outcome::Ready(image_id) => image_id,
                     Outcome::Failed => return Ok(true),
                     Outcome::Pending => return Ok(true),
                 };
-                let shared = sandbox_config(key, pod, spec, sandbox.attempt);
+                let plain = config(pod, container, *attempt, image_id);
+                let prepared = match self.container(pod, spec, seat, memory, world, container, &mounted, &plain).await {
+                    Prepared::OnMachine(config) => config,
+                    Prepared::Plain => plain,
+                    Prepared::Held => return Ok(true),
+                };
+                let shared = match &seat.home.machine {
+                    Some(machine) => {
+                        let made = machine.sandbox(&machine.facts(pod, spec, world), sandbox.attempt).await;
+                        made.map(|(config, _)| config).map_err(Error::Outside)?
+                    }
+                    None => sandbox_config(key, pod, spec, sandbox.attempt),
+                };
                 let started = match made {
                     // The agent ended between the two steps.
                     Some(made) => runtime.start_container(made).await.map(|()| made.clone()),
-                    None => start(seat, &sandbox.id, &shared, config(pod, container, *attempt, image_id)).await,
+                    None => start(seat, &sandbox.id, &shared, prepared).await,
                 };
                 let reference = reference(pod, spec, &container.name);
                 let say = |kind, reason, message: String| seat.home.recorder.record(&reference, kind, reason, message);

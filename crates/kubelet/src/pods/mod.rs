@@ -7,6 +7,7 @@ mod clean;
 mod hooks;
 mod image;
 mod observe;
+mod prepare;
 mod probe;
 mod sync;
 mod write;
@@ -21,6 +22,7 @@ use pintle_container::{ContainerId, Runtime};
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
 use crate::collect::Collection;
+use crate::machine::{Attachment, Machine};
 use crate::plan::{Pull, RestartBackoff, World};
 use crate::probes::Probes;
 use hooks::Hooks;
@@ -41,6 +43,8 @@ pub(crate) struct Home {
     pub(crate) recorder: Recorder,
     /// How many dead runs a container keeps, and from which age on they go.
     pub(crate) dead: Collection,
+    /// Nothing for a node that is not there.
+    pub(crate) machine: Option<Machine>,
 }
 
 /// One life of a Pod on a node.
@@ -63,6 +67,7 @@ struct Memory {
     probes: Probes,
     backoffs: BTreeMap<String, RestartBackoff>,
     asked: BTreeMap<ContainerId, Duration>,
+    attachment: Attachment,
     /// The status as this agent last wrote it, until the cache has caught up.
     written: Option<Written>,
     deleted: bool,
