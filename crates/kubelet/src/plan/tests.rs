@@ -417,3 +417,16 @@ fn a_container_that_cannot_be_made_says_why_and_is_tried_again() {
     scene.now = 110;
     assert!(matches!(scene.plan().actions[..], [Action::Start { .. }]));
 }
+
+#[test]
+fn sidecars_are_stopped_when_the_others_have_ended_and_only_then_is_the_pod_over() {
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "web", "image": "i"}],
+        "initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always"}]});
+    let scene = Scene::new(spec.clone()).sandbox(SandboxState::Ready).run("side", 0, running());
+    let ended = scene.run("web", 0, exited(3, 99));
+    assert!(matches!(&ended.plan().actions[..], [Action::Stop { container, .. }] if container == "side"));
+    assert_eq!(ended.json()["phase"], "Running");
+    let scene =
+        Scene::new(spec).sandbox(SandboxState::Ready).run("side", 0, exited(0, 100)).run("web", 0, exited(3, 99));
+    assert_eq!(scene.json()["phase"], "Failed");
+}
