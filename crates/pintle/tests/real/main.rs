@@ -7,6 +7,8 @@ mod harness;
 
 mod node;
 
+mod files;
 mod health;
 mod kills;
 mod lifecycle;
+mod limits;
