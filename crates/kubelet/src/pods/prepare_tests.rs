@@ -1,8 +1,8 @@
 //! What a Pod shows of its machine's troubles, and that it gets over them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use pintle_container::{Runtime, SandboxState, Simulated};
+use pintle_container::{SandboxState, Simulated};
 use serde_json::{Value, json};
 
 use super::*;
@@ -35,9 +35,9 @@ impl Scene {
             runtime: Simulated::new(context.clock.clone()).node("m", 1),
             recorder: context.recorder("kubelet"),
             machine: Some(machine(&context, directory.path(), Vec::new())),
+            dead: crate::Collection::default(),
         };
-        let (memory, pulls) = (tokio::sync::Mutex::default(), Mutex::default());
-        let seat = Seat { home: Arc::new(home), uid: "7f0c".into(), memory, pulls };
+        let seat = Seat::new(Arc::new(home), "7f0c");
         let (pod, world, memory) = (testing::pod(spec), World::default(), Memory::default());
         Scene { server, pods, seat, pod, world, memory, directory: directory }
     }
