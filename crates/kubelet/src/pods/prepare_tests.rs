@@ -39,7 +39,7 @@ impl Scene {
         };
         let seat = Seat::new(Arc::new(home), "7f0c");
         let (pod, world, memory) = (testing::pod(spec), World::default(), Memory::default());
-        Scene { server, pods, seat, pod, world, memory, directory: directory }
+        Scene { server, pods, seat, pod, world, memory, directory }
     }
 
     /// `None` if it is held back.
