@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, Preconditions};
 use pintle_runtime::{ApiError, Error, Key};
 
 use super::observe::{observe, probe};
-use super::prepare::teardown;
+use super::prepare::{release, teardown};
 use super::{Pods, Seat};
 use crate::plan::{Input, Plan, plan};
 
@@ -56,6 +56,9 @@ impl Pods {
             }
         };
         self.write_status(pod, &status, &plan.status, &mut memory).await?;
+        if plan.gone {
+            release(seat, &mut memory).await?;
+        }
         if plan.gone && pod.metadata.deletion_timestamp.is_some() && !memory.deleted {
             teardown(key, seat).await?;
             self.let_go(key, pod).await?;
