@@ -74,7 +74,7 @@ impl Fleet {
         let member = tokio::spawn(async move {
             let work = async {
                 pods.join(home.clone()).await;
-                tokio::join!(presence.keep(), pods.follow(&home));
+                tokio::join!(presence.keep(), pods.follow(&home), pods.sweep(&home));
             };
             tokio::select! {
                 biased;

@@ -139,3 +139,19 @@ async fn a_running_pod_sees_new_settings_within_a_minute_and_keeps_the_old_ones_
     teardown(&Key::new("shop", "web-0"), &scene.seat).await.unwrap();
     assert!(!scene.directory.path().join("pods/7f0c").exists());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_crash_left_of_a_pod_is_removed_and_what_runs_is_not() {
+    let mut scene = Scene::new(json!({"volumes": [{"name": "e", "emptyDir": {}}], "containers": [{"name": "c"}]}));
+    let config = scene.sandbox().await.unwrap();
+    scene.seat.home.runtime.run_sandbox(config).await.unwrap();
+    let at = |path: &str| scene.directory.path().join(path);
+    for path in ["pods/gone/volumes/x", "logs/pods/shop_old_gone/c", "logs/pods/shop_old_other/c"] {
+        std::fs::create_dir_all(at(path)).unwrap();
+    }
+    let list = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []});
+    scene.server.put("/api/v1/pods", list);
+    scene.pods.sweep(&scene.seat.home).await;
+    assert!(!at("pods/gone").exists() && !at("logs/pods/shop_old_gone").exists());
+    assert!(at("pods/7f0c/volumes/kubernetes.io~empty-dir/e").exists() && at("logs/pods/shop_old_other").exists());
+}
