@@ -89,7 +89,7 @@ impl Fleet {
                         collector.run().await;
                     }
                 };
-                tokio::join!(presence.keep(), pods.follow(&home), collect);
+                tokio::join!(presence.keep(), pods.follow(&home), pods.sweep(&home), collect);
             };
             tokio::select! {
                 biased;

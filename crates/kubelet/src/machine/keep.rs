@@ -110,9 +110,11 @@ fn make_message_file(path: &Path) -> io::Result<()> {
 fn write_hosts(path: &Path, hosts: &Hosts) -> io::Result<()> {
     let content = match hosts {
         Hosts::Written(content) => content.clone(),
-        Hosts::OfNode(aliases) => hosts::of_node(&fs::read_to_string(ETC_HOSTS)?, aliases),
+        Hosts::OfNode(aliases) => hosts::of_node(&String::from_utf8_lossy(&fs::read(ETC_HOSTS)?), aliases),
     };
-    if fs::read_to_string(path).is_ok_and(|found| found == content) {
+    // A container may have made it as large as the disk: it is read only if it can be the same.
+    let same_length = fs::metadata(path).is_ok_and(|found| usize::try_from(found.len()) == Ok(content.len()));
+    if same_length && fs::read(path).is_ok_and(|found| found == content.as_bytes()) {
         return Ok(());
     }
     make_parent(path)?;

@@ -27,6 +27,7 @@ pub(crate) use attachment::Attachment;
 
 use crate::config::NodeConfig;
 use crate::make::dns::{Cluster, Warning};
+use crate::make::env::EnvFiles;
 use crate::make::{Facts, container, dns, env, sandbox, services};
 use crate::plan::World;
 use crate::volumes::{self, MountFailure, Mounted, Sources, Volumes};
@@ -127,7 +128,8 @@ impl Machine {
         let services = self.service_variables(facts).await?;
         let now = self.clock.now();
         let sources: &Sources = attachment.sources(&self.client, facts, now).await;
-        let environment = env::environment(facts, spec, sources, &services)?;
+        let files = self.env_files(spec, mounted).await?;
+        let environment = env::environment(facts, spec, sources, &files, &services)?;
         let wanted = container::mounts(spec, &environment, mounted)?;
         let files = keep::Files::of(self, facts, spec, attempt);
         let (volumes, uid) = (self.volumes.clone(), facts.uid().to_owned());
@@ -139,6 +141,22 @@ impl Machine {
         let mounts = mounts.await??;
         let profiles = self.directory.join("seccomp");
         container::container(facts, spec, attempt, image, environment, mounts, &profiles)
+    }
+
+    async fn env_files(&self, spec: &Spec, mounted: &Mounted) -> Result<EnvFiles, String> {
+        let paths = env::needed_files(spec).filter_map(|(volume, path)| {
+            let on_disk = mounted.get(&volume)?.path.clone();
+            Some(((volume, path), on_disk))
+        });
+        let paths: Vec<_> = paths.collect();
+        if paths.is_empty() {
+            return Ok(EnvFiles::new());
+        }
+        let read = |((volume, path), on_disk): ((String, String), PathBuf)| {
+            let read = volumes::read_file(&on_disk, &path);
+            ((volume, path), read.map_err(|error| format!("couldn't parse env file: {error}")))
+        };
+        blocking(move || paths.into_iter().map(read).collect()).await
     }
 
     async fn service_variables(&self, facts: &Facts<'_>) -> Result<BTreeMap<String, String>, String> {
@@ -157,6 +175,32 @@ impl Machine {
         let pod_directory = volumes::pod_directory(&self.directory, facts.uid());
         let logs = sandbox::log_directory(facts, &self.logs);
         termination::tell(facts.spec, &pod_directory, &logs, &mut world.containers);
+    }
+
+    /// The Pods of which there is something on the disk, by UID.
+    pub(crate) async fn found(&self) -> Vec<String> {
+        let volumes = self.volumes.clone();
+        let found = blocking(move || volumes.found_all()).await;
+        found.unwrap_or_else(|message| {
+            tracing::warn!(%message, "what Pods left on the disk cannot be told");
+            Vec::new()
+        })
+    }
+
+    /// Takes away what is left of a Pod of which nothing but its UID is known.
+    pub(crate) async fn sweep(&self, uid: String) -> Result<(), String> {
+        let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
+        let done = blocking(move || {
+            volumes.teardown(&uid)?;
+            for entry in std::fs::read_dir(&logs).into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.rsplit_once('_').is_some_and(|(_, of)| of == uid) {
+                    volumes::remove(&logs, &name)?;
+                }
+            }
+            Ok::<_, std::io::Error>(())
+        });
+        done.await?.map_err(|error| format!("what a Pod left on the disk could not be removed: {error}"))
     }
 
     /// Gives back what the volumes of a Pod took that has ended.

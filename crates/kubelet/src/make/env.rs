@@ -5,8 +5,18 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container as Spec, EnvVarSource};
 
 use super::expand::expand;
-use super::{Facts, fields};
+use super::{Facts, env_file, fields};
 use crate::volumes::Sources;
+
+/// What is in the files of volumes that variables are read from, by volume and path.
+pub(crate) type EnvFiles = BTreeMap<(String, String), Result<String, String>>;
+
+/// The files that [`environment`] needs, by volume and path.
+pub(crate) fn needed_files(container: &Spec) -> impl Iterator<Item = (String, String)> {
+    let sources = container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref());
+    let files = sources.filter_map(|source| source.file_key_ref.as_ref());
+    files.map(|reference| (reference.volume_name.clone(), reference.path.clone()))
+}
 
 /// Variables in the order in which they were first set; a later value takes the place of an earlier one.
 #[derive(Debug, Default)]
@@ -34,6 +44,7 @@ pub(crate) fn environment(
     facts: &Facts<'_>,
     container: &Spec,
     sources: &Sources,
+    files: &EnvFiles,
     services: &BTreeMap<String, String>,
 ) -> Result<Vec<(String, String)>, String> {
     let mut variables = Variables::default();
@@ -57,7 +68,7 @@ pub(crate) fn environment(
                 let value_of = |name: &str| variables.values.get(name).or_else(|| services.get(name)).cloned();
                 Some(expand(value, value_of))
             }
-            (None, Some(source)) => from_source(facts, container, sources, source)?,
+            (None, Some(source)) => from_source(facts, container, sources, files, source)?,
             (None, None) => Some(String::new()),
         };
         if let Some(value) = value {
@@ -77,6 +88,7 @@ fn from_source(
     facts: &Facts<'_>,
     container: &Spec,
     sources: &Sources,
+    files: &EnvFiles,
     source: &EnvVarSource,
 ) -> Result<Option<String>, String> {
     let missing = |key: &str, kind: &str, name: &str| {
@@ -104,8 +116,18 @@ fn from_source(
             None => missing(&reference.key, "Secret", &reference.name),
         };
     }
-    if source.file_key_ref.is_some() {
-        return Err("fileKeyRef is not supported by this node; use a configMapKeyRef or a secretKeyRef".to_owned());
+    if let Some(reference) = &source.file_key_ref {
+        let (volume, path, key) = (&reference.volume_name, &reference.path, &reference.key);
+        let text = files.get(&(volume.clone(), path.clone()));
+        let text = text.ok_or_else(|| format!("cannot find the volume {volume:?} referenced by FileKeyRef"))?;
+        let value = env_file::value(text.as_deref().map_err(Clone::clone)?, key);
+        let value = value.map_err(|error| format!("couldn't parse env file: {error}"))?;
+        return match value.filter(|value| !value.is_empty()) {
+            None if reference.optional != Some(true) => {
+                Err(format!("environment variable key {key:?} not found in file {path:?} of volume {volume:?}"))
+            }
+            value => Ok(value),
+        };
     }
     Ok(Some(String::new()))
 }
@@ -131,7 +153,11 @@ mod tests {
         let allocatable = testing::allocatable();
         let facts = testing::facts(&pod, &allocatable);
         let services = BTreeMap::from([("DB_SERVICE_HOST".to_owned(), "10.96.0.9".to_owned())]);
-        environment(&facts, &facts.spec.containers[0], &sources(), &services)
+        let read = |volume: &str, text: Result<&str, &str>| {
+            ((volume.to_owned(), "env".to_owned()), text.map(str::to_owned).map_err(str::to_owned))
+        };
+        let files = EnvFiles::from([read("left", Ok("LEFT='behind'\n")), read("gone", Err("couldn't parse env file"))]);
+        environment(&facts, &facts.spec.containers[0], &sources(), &files, &services)
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -156,6 +182,9 @@ mod tests {
                 {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
                 {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "COLOR"}}},
                 {"name": "PASS", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "PASSWORD"}}},
+                {"name": "LEFT", "valueFrom": {"fileKeyRef": {"volumeName": "left", "path": "env", "key": "LEFT"}}},
+                {"name": "RIGHT", "valueFrom": {"fileKeyRef": {
+                    "volumeName": "left", "path": "env", "key": "RIGHT", "optional": true}}},
                 {"name": "NO_KEY", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "x", "optional": true}}},
                 {"name": "NO_MAP", "valueFrom": {"secretKeyRef": {"name": "none", "key": "x", "optional": true}}},
             ],
@@ -172,6 +201,7 @@ mod tests {
             ("CPUS", "4"),
             ("COLOR", "blue"),
             ("PASS", "hunter2"),
+            ("LEFT", "behind"),
             ("DB_SERVICE_HOST", "10.96.0.9"),
         ]);
         assert_eq!(made(container), Ok(expected));
@@ -181,7 +211,14 @@ mod tests {
     fn what_is_missing_is_named_as_upstream_names_it() {
         let key =
             |kind: &str, name: &str| json!({"env": [{"name": "A", "valueFrom": {kind: {"name": name, "key": "k"}}}]});
+        let file = |volume: &str| {
+            let reference = json!({"volumeName": volume, "path": "env", "key": "k"});
+            json!({"env": [{"name": "A", "valueFrom": {"fileKeyRef": reference}}]})
+        };
         for (container, message) in [
+            (file("none"), "cannot find the volume \"none\" referenced by FileKeyRef"),
+            (file("gone"), "couldn't parse env file"),
+            (file("left"), "environment variable key \"k\" not found in file \"env\" of volume \"left\""),
             (json!({"envFrom": [{"configMapRef": {"name": "none"}}]}), "configmap \"none\" not found"),
             (json!({"envFrom": [{"secretRef": {"name": "none"}}]}), "secret \"none\" not found"),
             (key("configMapKeyRef", "none"), "configmap \"none\" not found"),

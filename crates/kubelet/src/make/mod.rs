@@ -3,6 +3,7 @@
 pub(crate) mod container;
 pub(crate) mod dns;
 pub(crate) mod env;
+mod env_file;
 pub(crate) mod expand;
 pub(crate) mod fields;
 pub(crate) mod hosts;

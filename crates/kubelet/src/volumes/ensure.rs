@@ -150,6 +150,12 @@ impl Volumes {
         remove(&self.directory.join("pods"), uid)
     }
 
+    /// The Pods that have a directory, by UID.
+    pub(crate) fn found_all(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.directory.join("pods")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
     /// The directory of a Pod, if it has one.
     fn found(&self, uid: &str) -> io::Result<Option<PathBuf>> {
         if !is_plain(uid) {

@@ -35,6 +35,7 @@ use k8s_openapi::api::core::v1::Volume;
 
 pub(crate) use ensure::{Group, Volumes, remove};
 pub(crate) use sources::Sources;
+pub(crate) use subpath::read_file;
 pub(crate) use tokens::Tokens;
 
 use crate::make::Facts;

@@ -5,7 +5,7 @@
 //! then.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -18,6 +18,9 @@ use super::tree::descriptor_path;
 
 /// How often to ask again when names moved while the kernel looked.
 const ATTEMPTS: usize = 128;
+
+/// A file of variables is not larger than a ConfigMap may be.
+const LARGEST_FILE: u64 = 1 << 20;
 
 /// Mounts what `sub_path` means in the volume at `target`; a directory is made if there is nothing.
 pub(super) fn expose(volume: &Path, sub_path: &str, target: &Path) -> io::Result<()> {
@@ -32,6 +35,25 @@ pub(super) fn expose(volume: &Path, sub_path: &str, target: &Path) -> io::Result
         found => found?,
     };
     mount(found.as_fd(), target)
+}
+
+/// Reads a file of a volume, which is not large.
+pub(crate) fn read_file(volume: &Path, path: &str) -> io::Result<String> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(CWD, volume, flags, Mode::empty())?;
+    let found = resolve(root.as_fd(), path, OFlags::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path:?} is not a file")));
+    }
+    let mut text = String::new();
+    let file = fs::File::open(descriptor_path(found.as_fd()))?;
+    if file.take(LARGEST_FILE + 1).read_to_string(&mut text)? as u64 > LARGEST_FILE {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("{path:?} has more than {LARGEST_FILE} bytes"),
+        ));
+    }
+    Ok(text)
 }
 
 fn resolve(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {

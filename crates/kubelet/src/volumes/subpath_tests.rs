@@ -108,6 +108,24 @@ fn no_link_leads_out_of_a_volume() {
 }
 
 #[test]
+fn variables_are_read_from_files_of_their_volume_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |path: &str| directory.path().join(path);
+    fs::create_dir(at("volume")).unwrap();
+    fs::write(at("outside"), "not yours").unwrap();
+    fs::write(at("volume/env"), "A='1'").unwrap();
+    fs::write(at("volume/large"), vec![b'x'; (1 << 20) + 1]).unwrap();
+    symlink("env", at("volume/inside")).unwrap();
+    symlink("../outside", at("volume/relative")).unwrap();
+    symlink(at("outside"), at("volume/absolute")).unwrap();
+    assert_eq!(read_file(&at("volume"), "env").unwrap(), "A='1'");
+    assert_eq!(read_file(&at("volume"), "inside").unwrap(), "A='1'");
+    for path in ["relative", "absolute", "../outside", "large", "missing", "."] {
+        assert!(read_file(&at("volume"), path).is_err(), "{path}");
+    }
+}
+
+#[test]
 fn what_was_mounted_stays_when_its_name_is_given_to_another() {
     let Some(scene) = Scene::new() else { return };
     fs::create_dir(scene.at("volume/a")).unwrap();
