@@ -89,7 +89,7 @@ fn initialized(slots: &[Slot<'_>], statuses: &[ContainerStatus], phase: Option<&
     let incomplete = names(slots, statuses, |role, status| match role {
         Role::Init => !status.ready,
         Role::Sidecar => status.started != Some(true),
-        Role::Main => false,
+        Role::Main | Role::Ephemeral => false,
     });
     match incomplete.is_empty() {
         true => Verdict::TRUE,
@@ -106,7 +106,7 @@ fn containers_ready(slots: &[Slot<'_>], statuses: &[ContainerStatus], phase: Opt
         Some("Failed") => return Verdict::no("PodFailed"),
         _ => {}
     }
-    let unready = names(slots, statuses, |role, status| role != Role::Init && !status.ready);
+    let unready = names(slots, statuses, |role, status| matches!(role, Role::Sidecar | Role::Main) && !status.ready);
     match unready.is_empty() {
         true => Verdict::TRUE,
         false => Verdict {

@@ -52,10 +52,12 @@ pub(super) fn decide(input: &Input<'_>, slots: &[Slot<'_>]) -> Vec<Decision> {
     let mut decisions = Vec::with_capacity(slots.len());
     for slot in slots {
         let skipped = slot.role == Role::Init && initialized;
-        decisions.push(if turn && !skipped { of_slot(input, slot) } else { Decision::Leave });
+        // They are there to see why the others do not come to their turn.
+        let now = turn || (slot.role == Role::Ephemeral && sandbox.is_some());
+        decisions.push(if now && !skipped { of_slot(input, slot) } else { Decision::Leave });
         let run = slot.latest_in(sandbox);
         turn &= match slot.role {
-            Role::Main => true,
+            Role::Main | Role::Ephemeral => true,
             _ if initialized => true,
             Role::Init => run.and_then(|run| run.exit_code()) == Some(0),
             Role::Sidecar => run.is_some_and(|run| is_started(input, slot, run)),

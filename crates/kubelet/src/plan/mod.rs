@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, PodStatus};
 use pintle_container::{Container, ContainerId, Sandbox, SandboxId, SandboxState};
 
 pub(crate) use backoff::{RestartBackoff, pull_wait};
@@ -31,6 +31,8 @@ use slots::Role;
 pub(crate) struct Input<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) spec: &'a PodSpec,
+    /// Its ephemeral containers.
+    pub(crate) ephemeral: &'a [Spec],
     /// The status as last written or read, whichever is newer.
     pub(crate) status: &'a PodStatus,
     pub(crate) world: &'a World,

@@ -74,6 +74,7 @@ impl Count {
                 self.sidecar_pending = true;
                 self.waiting += 1;
             }
+            Role::Ephemeral => {}
             Role::Main if running => self.running += 1,
             Role::Main => match ended {
                 Some(ended) => {

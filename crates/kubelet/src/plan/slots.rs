@@ -16,6 +16,8 @@ pub(super) enum Role {
     /// Must have started before the next one starts, and runs as long as the Pod.
     Sidecar,
     Main,
+    /// Started once, beside the others; what becomes of it changes nothing for the Pod.
+    Ephemeral,
 }
 
 #[derive(Debug)]
@@ -74,13 +76,14 @@ impl<'a> Slot<'a> {
 pub(super) fn should_restart(role: Role, policy: Option<&str>, exit_code: i32) -> bool {
     match (role, policy) {
         (Role::Sidecar, _) => true,
+        (Role::Ephemeral, _) => false,
         (Role::Init, Some("Never")) | (Role::Main, Some("Never")) => false,
         (Role::Init, _) | (Role::Main, Some("OnFailure")) => exit_code != 0,
         (Role::Main, _) => true,
     }
 }
 
-/// Init containers and sidecars in their order, then the main ones.
+/// Init containers and sidecars in their order, then the main ones, then the ephemeral ones.
 pub(super) fn slots<'a>(input: &Input<'a>) -> Vec<Slot<'a>> {
     let status = input.status;
     let init = input.spec.init_containers.iter().flatten().map(|spec| {
@@ -88,7 +91,10 @@ pub(super) fn slots<'a>(input: &Input<'a>) -> Vec<Slot<'a>> {
         (spec, role, status.init_container_statuses.as_deref())
     });
     let main = input.spec.containers.iter().map(|spec| (spec, Role::Main, status.container_statuses.as_deref()));
+    let beside = status.ephemeral_container_statuses.as_deref();
+    let ephemeral = input.ephemeral.iter().map(|spec| (spec, Role::Ephemeral, beside));
     init.chain(main)
+        .chain(ephemeral)
         .map(|(spec, role, old)| {
             let mut runs: Vec<&Container> = input.world.containers.iter().filter(|run| run.name == spec.name).collect();
             runs.sort_by_key(|run| run.attempt);

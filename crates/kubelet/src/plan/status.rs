@@ -21,7 +21,7 @@ pub(super) fn status(
     ending: Option<Ending>,
 ) -> PodStatus {
     let old = input.status;
-    let has_init = slots.iter().any(|slot| slot.role != Role::Main);
+    let has_init = slots.iter().any(|slot| matches!(slot.role, Role::Init | Role::Sidecar));
     let statuses: Vec<ContainerStatus> =
         slots.iter().zip(decisions).map(|(slot, decision)| of_slot(input, slot, decision, has_init, ending)).collect();
     let initialized = slots.iter().any(|slot| slot.role == Role::Main && slot.latest().is_some());
@@ -33,7 +33,6 @@ pub(super) fn status(
         message: old.message.clone(),
         nominated_node_name: old.nominated_node_name.clone(),
         resource_claim_statuses: old.resource_claim_statuses.clone(),
-        ephemeral_container_statuses: old.ephemeral_container_statuses.clone(),
         observed_generation: input.pod.metadata.generation,
         ..PodStatus::default()
     };
@@ -49,8 +48,10 @@ pub(super) fn status(
         status.message = Some("Pod was active on the node longer than the specified deadline".to_owned());
     }
     set_addresses(input, &mut status);
-    let split = statuses.len() - input.spec.containers.len().min(statuses.len());
-    let (init, main) = statuses.split_at(split);
+    let split = slots.iter().take_while(|slot| matches!(slot.role, Role::Init | Role::Sidecar)).count();
+    let (init, rest) = statuses.split_at(split);
+    let (main, ephemeral) = rest.split_at(input.spec.containers.len().min(rest.len()));
+    status.ephemeral_container_statuses = (!ephemeral.is_empty()).then(|| ephemeral.to_vec());
     status.init_container_statuses = (!init.is_empty()).then(|| init.to_vec());
     status.container_statuses = Some(main.to_vec());
     status.conditions = Some(conditions::conditions(input, slots, &statuses, status.phase.as_deref()));

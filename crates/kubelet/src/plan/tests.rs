@@ -85,6 +85,7 @@ impl Scene {
         plan(&Input {
             pod: &self.pod,
             spec: self.pod.spec.as_ref().unwrap(),
+            ephemeral: &crate::ephemeral::containers(self.pod.spec.as_ref().unwrap()),
             status: &status,
             world: &self.world,
             verdicts: &self.verdicts,
@@ -429,4 +430,19 @@ fn sidecars_are_stopped_when_the_others_have_ended_and_only_then_is_the_pod_over
     let scene =
         Scene::new(spec).sandbox(SandboxState::Ready).run("side", 0, exited(0, 100)).run("web", 0, exited(3, 99));
     assert_eq!(scene.json()["phase"], "Failed");
+}
+
+#[test]
+fn an_ephemeral_container_starts_once_beside_the_others_and_changes_nothing_for_the_pod() {
+    let spec = json!({"containers": [{"name": "web", "image": "i"}],
+        "ephemeralContainers": [{"name": "look", "image": "i", "targetContainerName": "web"}]});
+    let scene = Scene::new(spec).sandbox(SandboxState::Ready).run("web", 0, running());
+    assert_eq!(scene.plan().actions, [start("look", 0)]);
+    assert_eq!(scene.json()["phase"], "Running");
+    assert_eq!(condition(&scene.json(), "Ready")["status"], "True");
+    let scene = scene.run("look", 0, exited(1, 99));
+    assert!(scene.plan().actions.is_empty(), "it is not started again");
+    let status = scene.json();
+    assert_eq!(status["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"], 1);
+    assert_eq!((&status["phase"], &condition(&status, "Ready")["status"]), (&json!("Running"), &json!("True")));
 }

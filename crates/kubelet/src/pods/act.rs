@@ -9,6 +9,7 @@ use super::image::Outcome;
 use super::observe::failed;
 use super::prepare::Prepared;
 use super::{Memory, Pods, Seat};
+use crate::ephemeral;
 use crate::plan::{Action, RestartBackoff, World};
 
 impl Pods {
@@ -40,7 +41,8 @@ impl Pods {
                 Ok(true)
             }
             Action::Start { container, attempt, made, backoff } => {
-                let Some(container) = find(spec, container) else { return Ok(false) };
+                let Some(container) = ephemeral::find(spec, container) else { return Ok(false) };
+                let container = container.as_ref();
                 let Some(sandbox) = world.ready_sandbox() else { return Ok(true) };
                 let Some(mounted) = self.mounted(pod, spec, seat, memory, world).await else { return Ok(false) };
                 let image_id = match self.image(key, pod, spec, seat, container).await {
@@ -49,11 +51,16 @@ impl Pods {
                     Outcome::Pending => return Ok(true),
                 };
                 let plain = config(pod, container, *attempt, image_id);
-                let prepared = match self.container(pod, spec, seat, memory, world, container, &mounted, &plain).await {
-                    Prepared::OnMachine(config) => config,
-                    Prepared::Plain => plain,
-                    Prepared::Held => return Ok(true),
-                };
+                let mut prepared =
+                    match self.container(pod, spec, seat, memory, world, container, &mounted, &plain).await {
+                        Prepared::OnMachine(config) => config,
+                        Prepared::Plain => plain,
+                        Prepared::Held => return Ok(true),
+                    };
+                if let Some(target) = ephemeral::target(spec, &container.name) {
+                    let run = world.containers.iter().rfind(|run| run.name == target && run.is_running());
+                    prepared.target = run.map(|run| run.id.clone());
+                }
                 let shared = match &seat.home.machine {
                     Some(machine) => {
                         let made = machine.sandbox(&machine.facts(pod, spec, world), sandbox.attempt).await;
@@ -82,9 +89,9 @@ impl Pods {
                 Ok(true)
             }
             Action::Stop { id, container, grace, message } => {
-                match find(spec, container) {
+                match ephemeral::find(spec, container) {
                     Some(found) => {
-                        self.stop(pod, spec, seat, Started { container: found, id, world }, *grace).await?;
+                        self.stop(pod, spec, seat, Started { container: &found, id, world }, *grace).await?;
                     }
                     None => runtime.stop_container(id, *grace).await.map_err(failed)?,
                 }
@@ -153,13 +160,16 @@ fn config(pod: &Pod, container: &Spec, attempt: u32, image_id: String) -> Contai
     }
 }
 
-pub(super) fn find<'a>(spec: &'a PodSpec, name: &str) -> Option<&'a Spec> {
-    spec.init_containers.iter().flatten().chain(&spec.containers).find(|container| container.name == name)
-}
-
 /// A reference to one container of a Pod, as events carry it.
 pub(super) fn reference(pod: &Pod, spec: &PodSpec, container: &str) -> ObjectReference {
     let init = spec.init_containers.iter().flatten().any(|init| init.name == container);
-    let list = if init { "initContainers" } else { "containers" };
+    let aside = spec.ephemeral_containers.iter().flatten().any(|aside| aside.name == container);
+    let list = if init {
+        "initContainers"
+    } else if aside {
+        "ephemeralContainers"
+    } else {
+        "containers"
+    };
     ObjectReference { field_path: Some(format!("spec.{list}{{{container}}}")), ..events::reference(pod) }
 }

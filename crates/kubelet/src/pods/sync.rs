@@ -11,6 +11,7 @@ use pintle_runtime::{ApiError, Error, Key};
 use super::observe::observe;
 use super::prepare::{release, teardown};
 use super::{Memory, Pods, Seat};
+use crate::ephemeral;
 use crate::plan::{Hook, Input, Plan, World, plan};
 
 /// The hooks after a start, and the stops that are under way. One that the runtime gave up is asked for again.
@@ -37,6 +38,7 @@ impl Pods {
         let mut memory = seat.memory.lock().await;
         let status = super::write::latest(pod, &mut memory);
         memory.attachment.begin();
+        let beside = ephemeral::containers(spec);
         let mut rounds = 0;
         let (plan, now) = loop {
             let now = self.context.clock.now();
@@ -51,6 +53,7 @@ impl Pods {
             let plan = plan(&Input {
                 pod,
                 spec,
+                ephemeral: &beside,
                 status: &status,
                 world: &world,
                 verdicts: &memory.probes,
