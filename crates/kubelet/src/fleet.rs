@@ -79,7 +79,7 @@ impl Fleet {
             clock: self.context.clock.clone(),
             settings: config.collection.clone(),
         });
-        let presence = Presence::new(&self.context, config, runtime.version().to_string(), recorder);
+        let presence = Presence::new(&self.context, config, runtime, recorder);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
         let member = tokio::spawn(async move {
             let work = async {

@@ -11,6 +11,7 @@
 //! - `volumes`: what a Pod has on the machine's disk
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
 //! - [`collect`]: images, containers and sandboxes that go when there are too many
+//! - `credentials`: what registries are told, from pull secrets
 //! - `ephemeral`: containers that were put beside the others to look at them
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
 //! - `probes`: when a probe is due and what its answers add up to
@@ -19,6 +20,7 @@ pub mod config;
 pub mod fleet;
 
 pub mod collect;
+mod credentials;
 mod ephemeral;
 mod handlers;
 mod node;

@@ -6,17 +6,20 @@
 mod lease;
 mod object;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use kube::Resource;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use pintle_container::Runtime;
 use pintle_runtime::{ApiError, Context, Error, Informer, Key, Recorder};
 use serde_json::json;
 
 use crate::config::NodeConfig;
 use lease::Heartbeat;
+use object::Told;
 pub(crate) use object::reference;
 
 /// The Node's heartbeat is at least this young.
@@ -25,6 +28,7 @@ const REPORT: SignedDuration = SignedDuration::from_mins(5);
 pub(crate) struct Presence {
     context: Context,
     config: NodeConfig,
+    runtime: Arc<dyn Runtime>,
     runtime_version: String,
     nodes: Informer<Node>,
     recorder: Recorder,
@@ -33,13 +37,14 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    pub(crate) fn new(context: &Context, config: NodeConfig, runtime_version: String, recorder: Recorder) -> Self {
+    pub(crate) fn new(context: &Context, config: NodeConfig, runtime: Arc<dyn Runtime>, recorder: Recorder) -> Self {
         Presence {
             nodes: context.informers.of::<Node>(),
             heartbeat: Heartbeat::new(context, &config),
             context: context.clone(),
             config,
-            runtime_version,
+            runtime_version: runtime.version().to_string(),
+            runtime,
             recorder,
             reported_at: None,
         }
@@ -81,10 +86,27 @@ impl Presence {
         self.report(&node).await
     }
 
+    /// What the runtime says; a node without a machine is always well and keeps its images to itself.
+    async fn ask(&self) -> Told {
+        if self.config.directory.is_none() {
+            return Told::default();
+        }
+        let health = self.runtime.health().await;
+        let images = match self.runtime.list_images().await {
+            Ok(images) => images,
+            Err(error) => {
+                tracing::warn!(node = %self.config.name, %error, "the runtime does not say which images it has");
+                Vec::new()
+            }
+        };
+        Told::new(health, images)
+    }
+
     /// Makes the Node, or takes over the one that is there.
     async fn register(&mut self) -> Result<Node, Error> {
         let nodes: Api<Node> = Api::all(self.context.client.clone());
-        let node = object::node(&self.config, &self.runtime_version, self.context.clock.now());
+        let told = self.ask().await;
+        let node = object::node(&self.config, &self.runtime_version, &told, self.context.clock.now());
         match nodes.create(&PostParams::default(), &node).await {
             Ok(node) => {
                 tracing::info!(node = %self.config.name, "registered");
@@ -106,7 +128,8 @@ impl Presence {
             nodes.patch(&self.config.name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
         }
         let old = node.status.clone().unwrap_or_default();
-        let status = object::status(&self.config, &self.runtime_version, &old, now);
+        let told = self.ask().await;
+        let status = object::status(&self.config, &self.runtime_version, &told, &old, now);
         // The cache may be behind what this agent wrote.
         let last = self.reported_at.max(heartbeat_of(&old));
         let is_due = last.is_none_or(|last| now.duration_since(last) >= REPORT);

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus, NodeSystemInfo,
-    ObjectReference,
+    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
+    NodeSystemInfo, ObjectReference,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use pintle_container::{Health, Image};
 use pintle_runtime::conditions;
 
 use crate::config::NodeConfig;
@@ -20,10 +21,13 @@ const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 ];
 
+/// As many as upstream reports, the largest first.
+const MOST_IMAGES: usize = 50;
+
 /// The port on which nodes serve logs and exec.
 const PORT: i32 = 10250;
 
-pub(super) fn node(config: &NodeConfig, runtime_version: &str, now: Timestamp) -> Node {
+pub(super) fn node(config: &NodeConfig, runtime_version: &str, told: &Told, now: Timestamp) -> Node {
     Node {
         metadata: ObjectMeta {
             name: Some(config.name.clone()),
@@ -36,14 +40,46 @@ pub(super) fn node(config: &NodeConfig, runtime_version: &str, now: Timestamp) -
             provider_id: config.provider_id.clone(),
             ..NodeSpec::default()
         }),
-        status: Some(status(config, runtime_version, &NodeStatus::default(), now)),
+        status: Some(status(config, runtime_version, told, &NodeStatus::default(), now)),
+    }
+}
+
+/// What the runtime says of itself and of its images.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Why Pods cannot run, if they cannot.
+    pub(super) unready: Option<String>,
+    pub(super) images: Vec<ContainerImage>,
+}
+
+impl Told {
+    pub(super) fn new(health: Health, images: Vec<Image>) -> Self {
+        let runtime = health.runtime.err().map(|why| format!("container runtime is down: {why}"));
+        let network = health.network.err().map(|why| format!("container runtime network not ready: {why}"));
+        let mut images: Vec<Image> = images;
+        images.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.id.cmp(&b.id)));
+        let images = images.into_iter().take(MOST_IMAGES).map(|image| ContainerImage {
+            names: Some(if image.names.is_empty() { vec![image.name] } else { image.names }),
+            size_bytes: i64::try_from(image.size).ok(),
+        });
+        Told { unready: runtime.or(network), images: images.collect() }
     }
 }
 
 /// The status to report; what others keep in it stays.
-pub(super) fn status(config: &NodeConfig, runtime_version: &str, old: &NodeStatus, now: Timestamp) -> NodeStatus {
+pub(super) fn status(
+    config: &NodeConfig,
+    runtime_version: &str,
+    told: &Told,
+    old: &NodeStatus,
+    now: Timestamp,
+) -> NodeStatus {
     let mut present = old.conditions.clone().unwrap_or_default();
     for (kind, status, reason, message) in CONDITIONS {
+        let (status, reason, message) = match (&told.unready, kind) {
+            (Some(why), "Ready") => ("False", "KubeletNotReady", why.as_str()),
+            _ => (status, reason, message),
+        };
         let condition = NodeCondition {
             type_: kind.to_owned(),
             status: status.to_owned(),
@@ -63,6 +99,7 @@ pub(super) fn status(config: &NodeConfig, runtime_version: &str, old: &NodeStatu
         capacity: Some(config.capacity.clone()),
         allocatable: Some(config.capacity.clone()),
         conditions: Some(present),
+        images: Some(told.images.clone()).filter(|images| !images.is_empty()),
         daemon_endpoints: Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: PORT }) }),
         node_info: Some(NodeSystemInfo {
             architecture: config.architecture.clone(),
@@ -151,8 +188,8 @@ mod tests {
     #[test]
     fn a_heartbeat_alone_is_no_news() {
         let config = NodeConfig::simulated("n", 0);
-        let first = status(&config, "simulated://1", &NodeStatus::default(), at(0));
-        let second = status(&config, "simulated://1", &first, at(60));
+        let first = status(&config, "simulated://1", &Told::default(), &NodeStatus::default(), at(0));
+        let second = status(&config, "simulated://1", &Told::default(), &first, at(60));
         assert!(!differs(&first, &second));
         let ready = conditions::find(second.conditions.as_deref().unwrap(), "Ready").unwrap();
         assert_eq!(ready.last_heartbeat_time, Some(Time(at(60))));
@@ -162,11 +199,11 @@ mod tests {
     #[test]
     fn what_the_lifecycle_loop_wrote_on_a_silent_node_is_corrected() {
         let config = NodeConfig::simulated("n", 0);
-        let mut old = status(&config, "simulated://1", &NodeStatus::default(), at(0));
+        let mut old = status(&config, "simulated://1", &Told::default(), &NodeStatus::default(), at(0));
         for condition in old.conditions.iter_mut().flatten() {
             condition.status = "Unknown".into();
         }
-        let new = status(&config, "simulated://1", &old, at(60));
+        let new = status(&config, "simulated://1", &Told::default(), &old, at(60));
         assert!(differs(&old, &new));
         assert!(conditions::is_true(new.conditions.as_deref().unwrap(), "Ready"));
     }
@@ -175,11 +212,24 @@ mod tests {
     fn a_node_carries_its_labels_and_gets_lost_ones_back() {
         let mut config = NodeConfig::simulated("n", 0);
         config.labels.insert("zone".into(), "a".into());
-        let mut node = node(&config, "simulated://1", at(0));
+        let mut node = node(&config, "simulated://1", &Told::default(), at(0));
         let labels = node.metadata.labels.as_mut().unwrap();
         assert_eq!((labels["zone"].as_str(), labels["kubernetes.io/hostname"].as_str()), ("a", "n"));
         assert!(missing_labels(&config, &node).is_empty());
         node.metadata.labels.as_mut().unwrap().remove("kubernetes.io/os");
         assert_eq!(missing_labels(&config, &node), [("kubernetes.io/os".to_owned(), "linux".to_owned())].into());
+    }
+
+    #[test]
+    fn a_node_whose_network_is_not_set_up_says_so_and_is_not_ready() {
+        let config = NodeConfig::simulated("n", 0);
+        let health = Health { runtime: Ok(()), network: Err("cni plugin not initialized".into()) };
+        let image = |id: &str, size| Image { id: id.into(), name: id.into(), size, ..Image::default() };
+        let told = Told::new(health, vec![image("small", 1), image("large", 2)]);
+        let status = status(&config, "simulated://1", &told, &NodeStatus::default(), at(0));
+        let ready = conditions::find(status.conditions.as_deref().unwrap(), "Ready").unwrap();
+        assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("False", Some("KubeletNotReady")));
+        assert!(ready.message.as_deref().unwrap().ends_with("network not ready: cni plugin not initialized"));
+        assert_eq!(status.images.unwrap()[0].names.as_deref(), Some(&["large".to_owned()][..]));
     }
 }

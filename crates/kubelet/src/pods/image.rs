@@ -1,12 +1,16 @@
 //! Sees to it that a container's image is there, without holding up a worker while it comes.
 
+use std::sync::Arc;
+
 use futures::FutureExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec};
-use pintle_container::{Image, PullRequest};
+use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, Secret};
+use kube::api::Api;
+use pintle_container::{Credentials, Image, PullRequest, Runtime};
 use pintle_runtime::Key;
 
 use super::{Pods, Seat};
+use crate::credentials;
 use crate::plan::{Pull, pull_wait};
 
 pub(super) enum Outcome {
@@ -19,6 +23,20 @@ pub(super) enum Outcome {
 }
 
 impl Pods {
+    /// What the Pod's pull secrets have for this image. One that is not there is as good as empty.
+    async fn credentials(&self, key: &Key, spec: &PodSpec, image: &str) -> Vec<Credentials> {
+        let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), &key.namespace);
+        let mut found = Vec::new();
+        for reference in spec.image_pull_secrets.iter().flatten() {
+            match secrets.get_opt(&reference.name).await {
+                Ok(Some(secret)) => found.extend(credentials::matching(&secret, image)),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(secret = %reference.name, %error, "a pull secret cannot be read"),
+            }
+        }
+        found
+    }
+
     pub(super) async fn image(&self, key: &Key, pod: &Pod, spec: &PodSpec, seat: &Seat, container: &Spec) -> Outcome {
         let image = container.image.clone().unwrap_or_default();
         let reference = super::act::reference(pod, spec, &container.name);
@@ -45,8 +63,12 @@ impl Pods {
         let annotations = pod.metadata.annotations.clone().unwrap_or_default();
         let request =
             PullRequest { image: image.clone(), container: container.name.clone(), annotations, credentials: None };
+        let known = match seat.home.machine {
+            Some(_) => self.credentials(key, spec, &image).await,
+            None => Vec::new(),
+        };
         let runtime = seat.home.runtime.clone();
-        let mut pulling = Box::pin(async move { runtime.pull_image(request).await });
+        let mut pulling = Box::pin(pull(runtime, request, known));
         // Most pulls of a simulated node are over before they begin, and need no second look at the Pod.
         if let Some(pulled) = (&mut pulling).now_or_never() {
             let pulled = told(pulled, &image, std::time::Duration::ZERO, &say);
@@ -73,6 +95,25 @@ impl Pods {
             }
         });
         Outcome::Pending
+    }
+}
+
+/// With each of the credentials until one is taken, or without any.
+async fn pull(
+    runtime: Arc<dyn Runtime>,
+    request: PullRequest,
+    known: Vec<Credentials>,
+) -> Result<Image, pintle_container::Error> {
+    let mut refused = None;
+    for credentials in known {
+        match runtime.pull_image(PullRequest { credentials: Some(credentials), ..request.clone() }).await {
+            Ok(image) => return Ok(image),
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) => Err(error),
+        None => runtime.pull_image(request).await,
     }
 }
 
