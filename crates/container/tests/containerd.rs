@@ -116,6 +116,10 @@ async fn a_container_runs_logs_is_entered_and_ends_with_its_code() {
     let health = node.cri.health().await;
     assert_eq!((&health.runtime, &health.network), (&Ok(()), &Ok(())));
 
+    let images = node.cri.list_images().await.expect("images");
+    let pinned: Vec<&str> = images.iter().filter(|image| image.pinned).map(|image| image.name.as_str()).collect();
+    assert_eq!(pinned, ["localhost/pintle/pause:1"], "what every Pod needs is never removed");
+
     let shared = node.sandbox("web");
     let id = node.cri.run_sandbox(shared.clone()).await.expect("a sandbox");
     let sandboxes = node.cri.list_sandboxes(Some("uid-web")).await.expect("a list");

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use pintle_container::cri::private::{Private, PrivateConfig};
 use pintle_container::{Cri, Runtime};
-use pintle_kubelet::NodeConfig;
+use pintle_kubelet::{Collection, NodeConfig};
 
 /// Where containerd listens if nobody has moved it.
 pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -31,6 +32,50 @@ pub(crate) struct MachineFlags {
     /// The addresses that Pods get from a private containerd's bridge.
     #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/24")]
     pod_cidr: String,
+    #[command(flatten)]
+    collection: CollectionFlags,
+}
+
+/// When the node removes images and dead containers; names and defaults are Kubernetes' own, but for the period.
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "What this machine's node removes")]
+struct CollectionFlags {
+    /// The part of the disk, in percent, above which images are removed.
+    #[arg(long, value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
+    image_gc_high_threshold: u8,
+    /// The part of the disk down to which they are removed, the least recently used first.
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(0..=100))]
+    image_gc_low_threshold: u8,
+    /// How many seconds pass between two looks at the images.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    image_gc_period: u64,
+    /// How many seconds an image is kept at least.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    minimum_image_ttl: u64,
+    /// How many seconds a dead container is kept at least.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    minimum_container_ttl: u64,
+    /// How many dead runs each container of a Pod keeps.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    maximum_dead_containers_per_container: usize,
+    /// How many dead containers the node keeps in all [default: no bound].
+    #[arg(long, value_name = "N")]
+    maximum_dead_containers: Option<usize>,
+}
+
+impl CollectionFlags {
+    fn settings(&self) -> Collection {
+        Collection {
+            image_high_threshold: self.image_gc_high_threshold,
+            image_low_threshold: self.image_gc_low_threshold.min(self.image_gc_high_threshold),
+            image_period: Duration::from_secs(self.image_gc_period),
+            image_minimum_age: Duration::from_secs(self.minimum_image_ttl),
+            container_minimum_age: Duration::from_secs(self.minimum_container_ttl),
+            dead_per_container: self.maximum_dead_containers_per_container,
+            dead_per_node: self.maximum_dead_containers,
+            ..Collection::default()
+        }
+    }
 }
 
 /// What the nodes of this process are.
@@ -94,7 +139,7 @@ impl Nodes {
                 (Some(private), cri)
             }
         };
-        let config = told_of_itself(&directory);
+        let config = NodeConfig { collection: flags.collection.settings(), ..told_of_itself(&directory) };
         Ok(Nodes::Machine(Box::new(Machine { config, runtime: Arc::new(cri), private, temporary })))
     }
 

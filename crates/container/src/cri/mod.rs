@@ -44,6 +44,8 @@ const PULL: Duration = Duration::from_secs(30 * 60);
 pub struct Cri {
     caller: Caller,
     version: Version,
+    /// The image of sandboxes, as far as the runtime tells: without it no Pod can start.
+    pause: Option<String>,
     known: Arc<Mutex<Known>>,
     changes: tokio::sync::Mutex<Changes>,
 }
@@ -69,7 +71,8 @@ impl Cri {
             .map_err(|status| Error::Failed(format!("{}: {}", socket.display(), status.message())))?;
         let version = Version { name: told.runtime_name, version: told.runtime_version };
         let changes = tokio::sync::Mutex::new(Changes::new(caller.clone()));
-        Ok(Cri { caller, version, known: Arc::default(), changes })
+        let pause = pause_image(&caller).await;
+        Ok(Cri { caller, version, pause, known: Arc::default(), changes })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -132,6 +135,15 @@ impl Cri {
         let told: cri::ImageStatusResponse = told.map_err(failed)?;
         Ok(told.image.map(|image| read::image(image, Some(name))))
     }
+}
+
+/// Older runtimes do not say of an image that it is pinned, but show their configuration.
+async fn pause_image(caller: &Caller) -> Option<String> {
+    let request = cri::StatusRequest { verbose: true };
+    let told = caller.call("/runtime.v1.RuntimeService/Status", request, Duration::from_secs(10)).await;
+    let told: cri::StatusResponse = told.ok()?;
+    let config: serde_json::Value = serde_json::from_str(told.info.get("config")?).ok()?;
+    config["sandboxImage"].as_str().map(str::to_owned)
 }
 
 #[async_trait]
@@ -257,7 +269,9 @@ impl Runtime for Cri {
     async fn list_images(&self) -> Result<Vec<Image>, Error> {
         let listed = self.caller.call("/runtime.v1.ImageService/ListImages", cri::ListImagesRequest::default(), USUAL);
         let listed: cri::ListImagesResponse = listed.await.map_err(failed)?;
-        Ok(listed.images.into_iter().map(|image| read::image(image, None)).collect())
+        let images = listed.images.into_iter().map(|image| read::image(image, None));
+        let pinned = |image: &Image| self.pause.as_ref().is_some_and(|pause| image.names.contains(pause));
+        Ok(images.map(|image| Image { pinned: image.pinned || pinned(&image), ..image }).collect())
     }
 
     async fn remove_image(&self, name: &str) -> Result<(), Error> {
@@ -301,7 +315,10 @@ impl Runtime for Cri {
     }
 
     async fn health(&self) -> Health {
-        let told = self.caller.call("/runtime.v1.RuntimeService/Status", cri::Empty {}, Duration::from_secs(10)).await;
+        let told = self
+            .caller
+            .call("/runtime.v1.RuntimeService/Status", cri::StatusRequest { verbose: false }, Duration::from_secs(10))
+            .await;
         let told: cri::StatusResponse = match told {
             Ok(told) => told,
             Err(status) => {

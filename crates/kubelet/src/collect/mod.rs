@@ -16,13 +16,13 @@ use jiff::Timestamp;
 use pintle_container::{ImageStore, Runtime};
 use pintle_meta::Clock;
 use pintle_runtime::Recorder;
+use tokio::time::Instant;
 
 use crate::node::reference;
 use images::{Disk, Records};
 
-/// Between two looks at the dead containers; images are looked at every fifth time, as upstream does.
+/// Between two looks at the dead containers.
 const PERIOD: Duration = Duration::from_secs(60);
-const IMAGES_EVERY: u32 = 5;
 
 /// When to remove what.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct Collection {
     /// In percent: above the first, images go until the disk is below the second.
     pub image_high_threshold: u8,
     pub image_low_threshold: u8,
+    /// Between two looks at the images.
+    pub image_period: Duration,
     /// Younger images stay.
     pub image_minimum_age: Duration,
     /// Images that nobody used for so long go, however empty the disk is; zero for never.
@@ -47,6 +49,7 @@ impl Default for Collection {
         Collection {
             image_high_threshold: 85,
             image_low_threshold: 80,
+            image_period: Duration::from_secs(300),
             image_minimum_age: Duration::from_secs(120),
             image_maximum_age: Duration::ZERO,
             container_minimum_age: Duration::ZERO,
@@ -69,14 +72,18 @@ impl Collector {
     /// Runs until dropped.
     pub(crate) async fn run(self) {
         let mut records = Records::default();
-        let mut round: u32 = 0;
+        let period = PERIOD.min(self.settings.image_period);
+        // The first look at images only takes note of them: they get their age from it.
+        let mut images_at = Instant::now();
         loop {
-            // The first look at images only takes note of them: they get their age from it.
-            if let Err(error) = self.look(&mut records, round.is_multiple_of(IMAGES_EVERY)).await {
-                tracing::warn!(node = %self.node, %error, "nothing could be collected; trying again in a minute");
+            let images = Instant::now() >= images_at;
+            if images {
+                images_at = Instant::now() + self.settings.image_period;
             }
-            round = round.wrapping_add(1);
-            tokio::time::sleep(PERIOD).await;
+            if let Err(error) = self.look(&mut records, images).await {
+                tracing::warn!(node = %self.node, %error, "nothing could be collected; trying again soon");
+            }
+            tokio::time::sleep(period).await;
         }
     }
 

@@ -7,6 +7,7 @@ mod harness;
 
 mod node;
 
+mod collection;
 mod files;
 mod health;
 mod kills;

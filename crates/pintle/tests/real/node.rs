@@ -45,17 +45,32 @@ pub fn can_run() -> bool {
 impl Real {
     /// A cluster that is gone when the test ends, with busybox on board.
     pub async fn start(flags: &[&str]) -> Real {
-        let place = Place::new();
+        Real::start_in(Place::new(), flags).await
+    }
+
+    /// The same in a place that the test has made ready.
+    pub async fn start_in(place: Place, flags: &[&str]) -> Real {
         let data = place.path("data").display().to_string();
         let subnet = format!("10.{}.0.0/24", 150 + SUBNET.fetch_add(1, Ordering::Relaxed) % 100);
         let own = ["--data-dir", &data, "--pod-cidr", &subnet];
         let flags: Vec<String> = own.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         let mut real = Real { kubectl: place.kubectl(), program: None, place, flags };
         real.up().await;
-        let archive = busybox(&real.place.path("image"));
-        let imported = real.pintle(&["image", "import", &archive, "--data-dir", &data]);
-        assert!(imported.contains(IMAGE), "{imported}");
+        real.import("localhost/busybox:1", 0);
         real
+    }
+
+    /// Brings an image of busybox in under this name, made larger by some megabytes that do not compress.
+    pub fn import(&self, name: &str, megabytes: usize) {
+        let archive = busybox(&self.place.path(&name.replace(['/', ':'], "-")), name, megabytes);
+        let data = self.place.path("data").display().to_string();
+        let imported = self.pintle(&["image", "import", &archive, "--data-dir", &data]);
+        assert!(imported.contains(name), "{imported}");
+    }
+
+    /// The names of the images that the runtime has.
+    pub fn images(&self) -> String {
+        self.pintle(&["image", "list", "--data-dir", &self.place.path("data").display().to_string()])
     }
 
     /// Starts the program, again if it was killed.
@@ -162,17 +177,20 @@ impl Drop for Real {
 }
 
 /// An image with a static busybox under the names that scripts use.
-fn busybox(directory: &Path) -> String {
+fn busybox(directory: &Path, name: &str, megabytes: usize) -> String {
     std::fs::create_dir(directory).expect("a directory");
     let script = r#"set -e
         mkdir -p layer/bin layer/tmp layer/etc layer/home && cp /bin/busybox layer/bin/ && chmod 1777 layer/tmp
         for name in sh cat sleep echo true false id ls touch wget nc tar env httpd mkdir df ps kill test rm stat head tail hostname mount printf grep yes dd nslookup; do ln -s busybox layer/bin/$name; done
         printf 'root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000::/home:/bin/sh\n' > layer/etc/passwd; printf 'root:x:0:\nguest:x:1000:\n' > layer/etc/group
+        [ $MEGABYTES = 0 ] || head -c ${MEGABYTES}M /dev/urandom > layer/large
         tar -C layer -cf layer.tar . && sum=$(sha256sum layer.tar | cut -d' ' -f1)
         printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"Cmd":["sh"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' $sum > config.json
-        printf '[{"Config":"config.json","RepoTags":["localhost/busybox:1"],"Layers":["layer.tar"]}]' > manifest.json
-        tar -cf image.tar config.json manifest.json layer.tar"#;
-    let made = Command::new("sh").args(["-c", script]).current_dir(directory).status().expect("sh starts");
+        printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' $NAME > manifest.json
+        tar -cf image.tar config.json manifest.json layer.tar && rm -r layer layer.tar"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env("NAME", name).env("MEGABYTES", megabytes.to_string()).current_dir(directory);
+    let made = command.status().expect("sh starts");
     assert!(made.success());
     directory.join("image.tar").display().to_string()
 }

@@ -98,9 +98,17 @@ pub(in crate::cri) struct RuntimeStatus {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct StatusRequest {
+    #[prost(bool, tag = "1")]
+    pub(in crate::cri) verbose: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(in crate::cri) struct StatusResponse {
     #[prost(message, optional, tag = "1")]
     pub(in crate::cri) status: Option<RuntimeStatus>,
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub(in crate::cri) info: BTreeMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
