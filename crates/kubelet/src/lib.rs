@@ -4,6 +4,7 @@
 //!
 //! - [`config`]: what a node is told about itself
 //! - [`fleet`]: node agents in this process, and how to start and stop them
+//! - `logs`: the logs of containers, read, followed and rotated
 //! - `node`: the Node object, its heartbeat and its Lease
 //! - `pods`: who wakes a Pod's worker; observe, probe, plan, act, write
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
@@ -12,6 +13,7 @@
 pub mod config;
 pub mod fleet;
 
+mod logs;
 mod node;
 
 mod plan;
