@@ -1,7 +1,7 @@
 //! What runs containers, behind one trait shaped like CRI.
 //!
-//! The node agent knows [`Runtime`] and nothing else. *simulated* runs Pods by script, in virtual time if wanted; *cri*
-//! (containerd, CRI-O) and *native* (OCI, in process) take the same place later.
+//! The node agent knows [`Runtime`] and nothing else. *cri* runs containers through containerd or CRI-O; *simulated* runs Pods
+//! by script, in virtual time if wanted; *native* (OCI, in process) can take the same place later.
 //!
 //! # Layout
 //!
@@ -14,6 +14,7 @@
 //! - [`stats`]: what containers and images use
 //! - [`spdy`]: a client for the streaming servers of CRI runtimes
 //! - [`error`]: what can go wrong
+//! - [`cri`]: the back end of containerd and CRI-O
 //! - [`simulated`]: the back end that follows a script in the Pod's annotations
 
 pub mod runtime;
@@ -30,9 +31,11 @@ pub mod spdy;
 
 pub mod error;
 
+pub mod cri;
 pub mod simulated;
 
 pub use container::{Container, ContainerConfig, ContainerId, Device, Mount, Propagation, State};
+pub use cri::Cri;
 pub use error::Error;
 pub use image::{Credentials, Image, PullRequest};
 pub use runtime::{Execution, ProbeKind, Runtime, Version};

@@ -35,7 +35,13 @@ pub trait Runtime: Send + Sync + 'static {
     /// The sandboxes of one Pod by UID, or of all; oldest first.
     async fn list_sandboxes(&self, pod_uid: Option<&str>) -> Result<Vec<Sandbox>, Error>;
 
-    async fn create_container(&self, sandbox: &SandboxId, config: ContainerConfig) -> Result<ContainerId, Error>;
+    /// `shared` is what the sandbox was made from, or would be made from now: back ends keep no memory of it.
+    async fn create_container(
+        &self,
+        sandbox: &SandboxId,
+        shared: &SandboxConfig,
+        config: ContainerConfig,
+    ) -> Result<ContainerId, Error>;
 
     async fn start_container(&self, id: &ContainerId) -> Result<(), Error>;
 

@@ -76,7 +76,12 @@ impl Runtime for Node {
         Ok(self.books().sandboxes(pod_uid))
     }
 
-    async fn create_container(&self, sandbox: &SandboxId, config: ContainerConfig) -> Result<ContainerId, Error> {
+    async fn create_container(
+        &self,
+        sandbox: &SandboxId,
+        _: &SandboxConfig,
+        config: ContainerConfig,
+    ) -> Result<ContainerId, Error> {
         self.books().create_container(sandbox, config, self.seed, self.clock.now())
     }
 

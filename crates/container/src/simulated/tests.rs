@@ -27,7 +27,7 @@ fn script(lines: &[(&str, &str)]) -> BTreeMap<String, String> {
 async fn started(node: &Node, name: &str, lines: &[(&str, &str)]) -> ContainerId {
     let sandbox = node.run_sandbox(SandboxConfig { pod: pod(name), ..SandboxConfig::default() }).await.unwrap();
     let config = ContainerConfig { name: "c".into(), annotations: script(lines), ..ContainerConfig::default() };
-    let id = node.create_container(&sandbox, config).await.unwrap();
+    let id = node.create_container(&sandbox, &SandboxConfig::default(), config).await.unwrap();
     node.start_container(&id).await.unwrap();
     id
 }

@@ -40,7 +40,8 @@ impl Pods {
                     Outcome::Failed => return Ok(true),
                     Outcome::Pending => return Ok(true),
                 };
-                let started = start(seat, &sandbox.id, config(pod, container, *attempt, image_id)).await;
+                let shared = sandbox_config(key, pod, spec, sandbox.attempt);
+                let started = start(seat, &sandbox.id, &shared, config(pod, container, *attempt, image_id)).await;
                 let reference = reference(pod, spec, &container.name);
                 let say = |kind, reason, message: String| seat.home.recorder.record(&reference, kind, reason, message);
                 if let Err(error) = started {
@@ -76,9 +77,10 @@ impl Pods {
 async fn start(
     seat: &Seat,
     sandbox: &pintle_container::SandboxId,
+    shared: &SandboxConfig,
     config: ContainerConfig,
 ) -> Result<(), pintle_container::Error> {
-    let id = seat.home.runtime.create_container(sandbox, config).await?;
+    let id = seat.home.runtime.create_container(sandbox, shared, config).await?;
     seat.home.runtime.start_container(&id).await
 }
 
