@@ -2,11 +2,17 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Sleep;
+
+/// How long the reason of a connection's end may come after it.
+const REASON: Duration = Duration::from_millis(500);
 
 /// The task that moves a connection's bytes. Dropping it ends it.
 pub(super) struct Running(JoinHandle<()>);
@@ -51,11 +57,39 @@ impl AsyncWrite for Held {
 
 /// A connection to a port, both ways.
 pub(super) struct Both {
-    pub(super) reader: DuplexStream,
-    pub(super) writer: DuplexStream,
-    /// Why the port could not be reached, known before the reader's end is.
-    pub(super) failure: Arc<OnceLock<String>>,
-    pub(super) _running: Arc<Running>,
+    reader: DuplexStream,
+    writer: DuplexStream,
+    /// Why the port could not be reached, if it could not.
+    failure: oneshot::Receiver<Vec<u8>>,
+    /// Runs from the end of what is read.
+    patience: Option<Pin<Box<Sleep>>>,
+    _running: Arc<Running>,
+}
+
+impl Both {
+    pub(super) fn new(
+        reader: DuplexStream,
+        writer: DuplexStream,
+        failure: oneshot::Receiver<Vec<u8>>,
+        running: Arc<Running>,
+    ) -> Self {
+        Both { reader, writer, failure, patience: None, _running: running }
+    }
+
+    /// Waits a moment for the reason why it has ended: a server may tell it after the end, and tells none of a good one
+    /// before both directions have ended.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(REASON)));
+        if !self.failure.is_terminated()
+            && let Poll::Ready(text) = Pin::new(&mut self.failure).poll(cx)
+        {
+            return Poll::Ready(match text {
+                Ok(text) if !text.is_empty() => Err(io::Error::other(String::from_utf8_lossy(&text).into_owned())),
+                _ => Ok(()),
+            });
+        }
+        if self.failure.is_terminated() { Poll::Ready(Ok(())) } else { patience.as_mut().poll(cx).map(Ok) }
+    }
 }
 
 impl AsyncRead for Both {
@@ -63,10 +97,7 @@ impl AsyncRead for Both {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.reader).poll_read(cx, buffer))?;
         let ended = buffer.filled().len() == before && buffer.remaining() > 0;
-        match self.failure.get() {
-            Some(why) if ended => Poll::Ready(Err(io::Error::other(why.clone()))),
-            _ => Poll::Ready(Ok(())),
-        }
+        if ended { self.poll_end(cx) } else { Poll::Ready(Ok(())) }
     }
 }
 

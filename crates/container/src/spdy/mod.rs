@@ -20,7 +20,7 @@ mod upgrade;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Error;
 use crate::streams::{Connection, Process, Wanted};
-use handle::{Held, Running};
+use handle::{Both, Held, Running};
 use session::{Session, Sink, Source};
 
 /// How long a server may take until all streams are there.
@@ -78,18 +78,11 @@ pub async fn port(url: &str, port: u16) -> Result<Connection, Error> {
     };
     let (session, error, data) = in_time(opening).await?;
     let ((far_in, near_in), (near_out, far_out)) = (tokio::io::duplex(PIPE), tokio::io::duplex(PIPE));
-    let failure = Arc::new(OnceLock::new());
-    let tell = {
-        let failure = failure.clone();
-        move |text: Vec<u8>| {
-            if !text.is_empty() {
-                let _ = failure.set(String::from_utf8_lossy(&text).into_owned());
-            }
-        }
-    };
+    let (report, failure) = oneshot::channel();
+    let tell = |text| _ = report.send(text);
     let sinks = BTreeMap::from([(error, Sink::Report(Vec::new(), Box::new(tell))), (data, Sink::Pipe(far_in))]);
     let running = Running::start(session.run(sinks, vec![(data, Source::Pipe(far_out))]));
-    Ok(Box::new(handle::Both { reader: near_in, writer: near_out, failure, _running: running }))
+    Ok(Box::new(Both::new(near_in, near_out, failure, running)))
 }
 
 struct Streams {

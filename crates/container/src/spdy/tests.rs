@@ -246,8 +246,8 @@ async fn a_port_is_talked_to_and_one_without_listener_says_so() {
     server.await.unwrap();
 
     let (url, _server) = serve(2, async |mut peer: Peer| {
-        peer.write("error", b"connection refused", true).await;
         peer.write("data", b"", true).await;
+        peer.write("error", b"connection refused", true).await;
     })
     .await;
     let mut connection = port(&url, 81).await.unwrap();
