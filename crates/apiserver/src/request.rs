@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Method, Uri};
 use pintle_meta::labels::{FieldSelector, Selector};
-use pintle_meta::{Status, field};
+use pintle_meta::{Status, field, query};
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -51,7 +51,7 @@ pub struct ResourcePath {
 impl Target {
     /// `/apis/apps/v1/namespaces/default/deployments/web/scale` and its kin.
     pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
-        let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(percent_decode).collect();
+        let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(query::decode).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
@@ -107,11 +107,8 @@ pub struct Query(BTreeMap<String, Vec<String>>);
 impl Query {
     pub fn parse(text: &str) -> Self {
         let mut map: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for pair in text.split('&').filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            map.entry(percent_decode(&key.replace('+', " ")))
-                .or_default()
-                .push(percent_decode(&value.replace('+', " ")));
+        for (name, value) in query::pairs(text) {
+            map.entry(name).or_default().push(value);
         }
         Query(map)
     }
@@ -156,29 +153,6 @@ impl Query {
             )),
         }
     }
-}
-
-pub(crate) fn percent_decode(text: &str) -> String {
-    if !text.contains('%') {
-        return text.to_owned();
-    }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut i = 0;
-    while i < bytes.len() {
-        let hex = (bytes[i] == b'%').then(|| text.get(i + 1..i + 3)).flatten();
-        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                i += 3;
-            }
-            None => {
-                out.push(bytes[i]);
-                i += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Which revision a read may serve.

@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pintle_container::{Runtime, Simulated};
+use pintle_meta::Clock;
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
 use crate::config::NodeConfig;
+use crate::logs::rotate::{self, Rotation};
 use crate::node::Presence;
 use crate::pods::{Home, Pods};
+use crate::serve::Serving;
+use crate::serve::usage::Meter;
 
 /// The name under which node agents write.
 pub const AGENT: &str = "kubelet";
@@ -66,13 +70,16 @@ impl Fleet {
             address: config.address,
             runtime: runtime.clone(),
             recorder: recorder.clone(),
+            directory: config.directory.clone(),
+            meter: Meter::default(),
         });
         let presence = Presence::new(&self.context, config, runtime.version().to_string(), recorder);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
+        let clock = self.context.clock.clone();
         let member = tokio::spawn(async move {
             let work = async {
                 pods.join(home.clone()).await;
-                tokio::join!(presence.keep(), pods.follow(&home));
+                tokio::join!(presence.keep(), pods.follow(&home), keep(&home, clock));
             };
             tokio::select! {
                 biased;
@@ -89,6 +96,11 @@ impl Fleet {
             member.abort();
             self.pods.leave(name);
         }
+    }
+
+    /// What answers requests for these nodes: their logs, commands in their containers, what they use.
+    pub fn serving(&self) -> Serving {
+        Serving::new(self.pods.clone())
     }
 
     /// Names of the nodes, sorted.
@@ -123,4 +135,11 @@ impl Fleet {
     fn members(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, JoinHandle<()>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Keeps logs small and measures what is used, where there is a machine. Runs until dropped.
+async fn keep(home: &Home, clock: Clock) {
+    let Some(directory) = home.directory.clone() else { return };
+    let rotating = rotate::keep(Rotation::default(), directory, home.runtime.clone(), clock.clone());
+    tokio::join!(rotating, home.meter.keep(home.runtime.as_ref(), &clock));
 }

@@ -7,11 +7,13 @@
 //! - `logs`: the logs of containers, read, followed and rotated
 //! - `node`: the Node object, its heartbeat and its Lease
 //! - `pods`: who wakes a Pod's worker; observe, probe, plan, act, write
+//! - [`serve`]: logs, exec, attach, port-forward and statistics, for the API server and over HTTPS
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
 //! - `probes`: when a probe is due and what its answers add up to
 
 pub mod config;
 pub mod fleet;
+pub mod serve;
 
 mod logs;
 mod node;
@@ -22,3 +24,4 @@ mod probes;
 
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use fleet::{Fleet, Kubelet};
+pub use serve::Serving;

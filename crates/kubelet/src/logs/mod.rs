@@ -5,6 +5,7 @@
 //! - `options`: what of a log is wanted
 //! - `tail`: where the last lines begin
 //! - `read`: a log from its first wanted line to its end, and on
+//! - `script`: the log of a container that is not there
 //! - `rotate`: a log that has grown large is moved away
 
 pub(crate) mod line;
@@ -12,6 +13,7 @@ pub(crate) mod options;
 pub(crate) mod place;
 pub(crate) mod read;
 pub(crate) mod rotate;
+pub(crate) mod script;
 mod tail;
 
 #[cfg(test)]

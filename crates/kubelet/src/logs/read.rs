@@ -164,7 +164,7 @@ impl Part {
 }
 
 /// Turns lines of the file into lines for the reader.
-struct Printer {
+pub(super) struct Printer {
     options: Options,
     batch: Vec<u8>,
     told: u64,
@@ -173,7 +173,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options) -> Self {
         Printer { options, batch: Vec::new(), told: 0, begins: true }
     }
 
@@ -181,7 +181,7 @@ impl Printer {
         self.options.limit_bytes.is_some_and(|limit| self.told >= limit)
     }
 
-    fn print(&mut self, line: &[u8]) {
+    pub(super) fn print(&mut self, line: &[u8]) {
         // What the runtime did not write as a line is no word of the container.
         let Some(line) = Line::parse(line) else { return };
         if self.options.stream.is_some_and(|wanted| wanted != line.stream) {
@@ -209,7 +209,7 @@ impl Printer {
     }
 
     /// Hands on what was gathered. False if no more is wanted.
-    async fn flush(&mut self, out: &mpsc::Sender<Bytes>) -> bool {
+    pub(super) async fn flush(&mut self, out: &mpsc::Sender<Bytes>) -> bool {
         let batch = std::mem::take(&mut self.batch);
         (batch.is_empty() || out.send(batch.into()).await.is_ok()) && !self.is_done()
     }

@@ -11,15 +11,19 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use pintle_container::{ContainerId, Runtime};
+use pintle_meta::Clock;
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
 use crate::plan::{Pull, RestartBackoff};
 use crate::probes::Probes;
+use crate::serve::usage::Meter;
 use write::Written;
 
 /// Workers for all nodes; one is busy only while the runtime or the API server is.
@@ -34,6 +38,9 @@ pub(crate) struct Home {
     pub(crate) address: IpAddr,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) recorder: Recorder,
+    /// Where it keeps what Pods need on this machine, if there is one.
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) meter: Meter,
 }
 
 /// One life of a Pod on a node.
@@ -132,8 +139,20 @@ impl Pods {
         }
     }
 
-    fn home(&self, name: &str) -> Option<Arc<Home>> {
+    pub(crate) fn home(&self, name: &str) -> Option<Arc<Home>> {
         self.homes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    pub(crate) fn informer(&self) -> &Informer<Pod> {
+        &self.pods
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.context.clock
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.context.clock.now()
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
@@ -194,7 +213,7 @@ fn keys_of(change: &Change<Pod>, homes: &RwLock<BTreeMap<String, Arc<Home>>>) ->
     if ours { vec![change.key()] } else { Vec::new() }
 }
 
-fn node_of(pod: &Pod) -> Option<&str> {
+pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
