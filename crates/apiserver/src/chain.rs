@@ -73,6 +73,7 @@ impl ApiServer {
             fence,
             wanted: wanted?,
             warnings: Vec::new(),
+            upgrade: request.upgrade,
         };
         let asked = exchange.path.subresource.is_empty();
         exchange.warnings.extend(resource.strategy.deprecation().filter(|_| asked).map(str::to_owned));

@@ -6,6 +6,7 @@ use pintle_meta::{Status, field, query};
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use hyper::upgrade::OnUpgrade;
 
 /// A request whose body has arrived, as every transport hands it in.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Request {
     pub body: Bytes,
     /// Who the transport says is calling: a verified client certificate, or an in-process caller.
     pub peer: Peer,
+    /// Set where the transport can hand the connection over to another protocol.
+    pub upgrade: Option<OnUpgrade>,
 }
 
 /// What the transport knows about the caller before authentication.
@@ -46,6 +49,8 @@ pub struct ResourcePath {
     pub resource: String,
     pub name: String,
     pub subresource: String,
+    /// What stands behind `proxy`.
+    pub rest: String,
 }
 
 impl Target {
@@ -73,7 +78,13 @@ impl Target {
         };
         found.resource = rest.first().copied().unwrap_or_default().to_owned();
         found.name = rest.get(1).copied().unwrap_or_default().to_owned();
-        found.subresource = rest.get(2..).map(|r| r.join("/")).unwrap_or_default();
+        match rest.get(2..).unwrap_or_default() {
+            ["proxy", rest @ ..] => {
+                found.subresource = "proxy".to_owned();
+                found.rest = rest.join("/");
+            }
+            parts => found.subresource = parts.join("/"),
+        }
         let verb = match (method, found.name.is_empty()) {
             (&Method::GET | &Method::HEAD, true) if query.flag("watch") => "watch",
             (&Method::GET | &Method::HEAD, true) => "list",
@@ -125,12 +136,16 @@ impl Query {
         self.0.get(key).map(Vec::as_slice).unwrap_or_default()
     }
 
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(|(name, values)| values.iter().map(|value| (name.as_str(), value.as_str())))
+    }
+
     /// As the API reads booleans in a query: anything but absent, `0` and `false` is true.
     pub fn flag(&self, key: &str) -> bool {
         self.has(key) && !matches!(self.get(key), "0" | "false")
     }
 
-    fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
+    pub fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
         let text = self.get(key);
         if text.is_empty() {
             return Ok(None);
@@ -301,6 +316,9 @@ mod tests {
 
         let t = target(Method::PUT, "/api/v1/namespaces/x/finalize", "");
         assert_eq!(t.resource.unwrap().subresource, "finalize");
+
+        let r = target(Method::GET, "/api/v1/nodes/a/proxy/stats/summary", "").resource.unwrap();
+        assert_eq!((r.subresource.as_str(), r.rest.as_str()), ("proxy", "stats/summary"));
 
         assert_eq!(target(Method::GET, "/api/v1/pods", "watch=1").verb, "watch");
         assert_eq!(target(Method::DELETE, "/api/v1/namespaces/x/pods", "").verb, "deletecollection");
