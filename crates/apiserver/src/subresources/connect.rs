@@ -69,7 +69,13 @@ pub async fn proxy(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
     if exchange.upgrade.is_some() {
         negotiate(exchange, &mut request);
     }
-    let NodeAnswer { response, connection } = server.ask_node(&exchange.path.name, request).await?;
+    let NodeAnswer { mut response, connection } = server.ask_node(&exchange.path.name, request).await?;
+    if connection.is_none() {
+        // These are about the way from the node to here.
+        for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
+            response.headers_mut().remove(name);
+        }
+    }
     if let (Some(connection), Some(upgrade)) = (connection, exchange.upgrade.take()) {
         splice(server, upgrade, connection);
     }
