@@ -1,6 +1,7 @@
 //! What the project does to itself: `cargo xtask tidy | test | bench | torture`.
 
 mod bench;
+mod containerd;
 mod etcd;
 mod go;
 mod kubectl;

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: each step with its name and time, the first failure ends it.
 
-use crate::{etcd, kubectl, root, tidy};
+use crate::{containerd, etcd, kubectl, root, tidy};
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use tokio::time::Instant;
@@ -8,6 +8,7 @@ use tokio::time::Instant;
 pub(crate) fn run() -> Result<()> {
     let kubectl = step("kubectl", kubectl::ensure)?;
     let etcd = step("etcd", etcd::ensure)?;
+    step("containerd", containerd::ensure)?;
     step("format", || cargo(&["fmt", "--all", "--check"]))?;
     step("tidy", tidy::run)?;
     step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;

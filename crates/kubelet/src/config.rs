@@ -8,6 +8,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::collect::Collection;
+
 /// The version of Kubernetes whose behaviour the node agent has.
 pub const KUBELET_VERSION: &str = "v1.36.4";
 
@@ -30,6 +32,9 @@ pub struct NodeConfig {
     pub operating_system: String,
     pub operating_system_image: String,
     pub kernel_version: String,
+    pub machine_id: String,
+    pub boot_id: String,
+    pub system_uuid: String,
     pub kubelet_version: String,
     /// For the label `node.kubernetes.io/instance-type`.
     pub instance_type: Option<String>,
@@ -41,6 +46,8 @@ pub struct NodeConfig {
     /// The addresses at which Pods look names up first; the machine's own if there are none.
     pub cluster_dns: Vec<IpAddr>,
     pub cluster_domain: String,
+    /// When images and dead containers go.
+    pub collection: Collection,
 }
 
 impl NodeConfig {
@@ -61,6 +68,9 @@ impl NodeConfig {
             operating_system: "linux".to_owned(),
             operating_system_image: "Pintle".to_owned(),
             kernel_version: "0.0.0".to_owned(),
+            machine_id: String::new(),
+            boot_id: String::new(),
+            system_uuid: String::new(),
             kubelet_version: KUBELET_VERSION.to_owned(),
             instance_type: None,
             provider_id: None,
@@ -68,6 +78,7 @@ impl NodeConfig {
             directory: None,
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
+            collection: Collection::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use pintle_meta::Clock;
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
+use crate::collect::Collector;
 use crate::config::NodeConfig;
 use crate::logs::rotate::{self, Rotation};
 use crate::node::Presence;
@@ -72,6 +73,15 @@ impl Fleet {
             recorder: recorder.clone(),
             directory: config.directory.clone(),
             meter: Meter::default(),
+            dead: config.collection.clone(),
+        });
+        // A node without a machine has nothing that could fill up.
+        let collector = config.directory.is_some().then(|| Collector {
+            node: name.clone(),
+            runtime: runtime.clone(),
+            recorder: recorder.clone(),
+            clock: self.context.clock.clone(),
+            settings: config.collection.clone(),
         });
         let presence = Presence::new(&self.context, config, runtime.version().to_string(), recorder);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
@@ -79,7 +89,12 @@ impl Fleet {
         let member = tokio::spawn(async move {
             let work = async {
                 pods.join(home.clone()).await;
-                tokio::join!(presence.keep(), pods.follow(&home), keep(&home, clock));
+                let collect = async {
+                    if let Some(collector) = collector {
+                        collector.run().await;
+                    }
+                };
+                tokio::join!(presence.keep(), pods.follow(&home), collect, keep(&home, clock));
             };
             tokio::select! {
                 biased;

@@ -29,13 +29,15 @@ struct ProbeState {
     verdict: Option<bool>,
     /// The last answer, and how often in a row it was given.
     streak: (bool, i32),
+    /// An answer is on its way.
+    asking: bool,
 }
 
 /// A probe whose time has come.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Due {
     pub(crate) id: ContainerId,
-    pub(crate) container: String,
+    pub(crate) spec: Spec,
     pub(crate) kind: ProbeKind,
     pub(crate) probe: Probe,
 }
@@ -65,6 +67,7 @@ impl Probes {
                         ProbeKind::Liveness => Some(true),
                     },
                     streak: (true, 0),
+                    asking: false,
                 });
                 let is_over = match kind {
                     ProbeKind::Startup => state.verdict.is_some(),
@@ -72,9 +75,9 @@ impl Probes {
                     ProbeKind::Liveness => state.verdict == Some(false),
                     ProbeKind::Readiness => false,
                 };
-                if !held_back && !is_over && state.next_at <= now {
-                    let (id, container) = (container.id.clone(), spec.name.clone());
-                    due.push(Due { id, container, kind, probe: probe.clone() });
+                if !held_back && !is_over && !state.asking && state.next_at <= now {
+                    let (id, spec) = (container.id.clone(), spec.clone());
+                    due.push(Due { id, spec, kind, probe: probe.clone() });
                 }
                 held_back |= kind == ProbeKind::Startup && state.verdict != Some(true);
                 known.insert(identity, state);
@@ -84,9 +87,17 @@ impl Probes {
         due
     }
 
+    /// Its answer will take a while; it is not due until that is here.
+    pub(crate) fn wait_for(&mut self, due: &Due) {
+        if let Some(state) = self.states.get_mut(&(due.id.clone(), due.kind)) {
+            state.asking = true;
+        }
+    }
+
     /// Takes in an answer; true if the verdict changed.
     pub(crate) fn record(&mut self, due: &Due, healthy: bool, now: Timestamp) -> bool {
         let Some(state) = self.states.get_mut(&(due.id.clone(), due.kind)) else { return false };
+        state.asking = false;
         state.next_at = later(now, seconds(due.probe.period_seconds, 10).max(Duration::from_secs(1)));
         let times = if state.streak.0 == healthy { state.streak.1.saturating_add(1) } else { 1 };
         state.streak = (healthy, times);
@@ -106,7 +117,8 @@ impl Probes {
             let startup = self.states.get(&(id.clone(), ProbeKind::Startup));
             startup.is_some_and(|startup| startup.verdict != Some(true))
         };
-        let waits = self.states.iter().filter(|((id, kind), state)| match kind {
+        let idle = self.states.iter().filter(|(_, state)| !state.asking);
+        let waits = idle.filter(|((id, kind), state)| match kind {
             ProbeKind::Startup => state.verdict.is_none(),
             ProbeKind::Liveness => state.verdict != Some(false) && !held_back(id),
             ProbeKind::Readiness => !held_back(id),

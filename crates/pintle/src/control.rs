@@ -34,7 +34,7 @@ pub(crate) async fn up(flags: Flags) -> Result<(), Failure> {
             kubeconfig::render(&format!("https://{}", reachable(address)), &ca_pem, &admin)
         }),
     };
-    let builder = Cluster::builder().nodes(flags.nodes).root_ca(&pki.ca_pem);
+    let builder = Cluster::builder().nodes(flags.machine.nodes.unwrap_or(1)).root_ca(&pki.ca_pem);
     let control = Control::serve(builder, tcp, serving).await.map_err(Failure::Runtime)?;
     println!("api        {url}");
     println!("control    {url}/control; time is virtual and follows the machine's");

@@ -2,7 +2,9 @@
 
 mod control;
 mod data_dir;
+mod image;
 mod kubeconfig;
+mod machine;
 mod new;
 mod plane;
 mod snapshot;
@@ -27,12 +29,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a cluster: API server, control loops, scheduler and simulated nodes.
+    /// Start a cluster: API server, control loops, scheduler and this machine as its node.
     Up(up::Flags),
     /// Save, restore and look into copies of the store.
     Snapshot(snapshot::Flags),
     /// Tell how an object came to be as it is: who wrote it, and why.
     Why(why::Flags),
+    /// Bring images to this machine's container runtime, list and remove them.
+    Image(image::Flags),
     /// Write a project to begin with.
     New(new::Flags),
 }
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Command::Up(flags) => up::run(flags).map_err(|failure| (failure.to_string(), failure.code())),
         Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Why(flags) => why::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::Image(flags) => image::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::New(flags) => new::run(flags).map_err(|failure| (failure.to_string(), 2)),
     };
     match result {

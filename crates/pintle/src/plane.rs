@@ -1,5 +1,6 @@
 //! The one place where the parts are put together: loops, scheduler and nodes over one API server.
 
+use crate::machine::{Machine, Nodes};
 use pintle_apiserver::ApiServer;
 use pintle_apiserver::authn::User;
 use pintle_container::Simulated;
@@ -15,6 +16,7 @@ pub(crate) struct Plane {
     stop: Trigger,
     loops: Loops,
     nodes: Fleet,
+    machine: Option<Box<Machine>>,
 }
 
 /// The loops and the scheduler, which is one too.
@@ -33,7 +35,7 @@ impl Plane {
         clock: &Clock,
         random: &Random,
         ca_pem: &str,
-        nodes: u16,
+        nodes: Nodes,
         identity: Option<String>,
     ) -> Plane {
         let (stop, shutdown) = Shutdown::new();
@@ -54,8 +56,15 @@ impl Plane {
             },
             Some(identity) => Loops::Elected(elected(&control, &options, &identity, context)),
         };
-        let nodes = Fleet::simulated(&control, &Simulated::new(clock.clone()), nodes, LEASE);
-        Plane { stop, loops, nodes }
+        let (nodes, machine) = match nodes {
+            Nodes::Simulated(count) => (Fleet::simulated(&control, &Simulated::new(clock.clone()), count, LEASE), None),
+            Nodes::Machine(machine) => {
+                let fleet = Fleet::start(&control);
+                fleet.add(machine.config.clone(), machine.runtime.clone());
+                (fleet, Some(machine))
+            }
+        };
+        Plane { stop, loops, nodes, machine }
     }
 
     /// How many loops there are, for the line that says so.
@@ -84,6 +93,9 @@ impl Plane {
             }
         }
         self.nodes.stop().await;
+        if let Some(machine) = self.machine {
+            machine.stop().await;
+        }
     }
 }
 
@@ -167,7 +179,7 @@ mod tests {
     async fn when_one_of_two_processes_stops_the_other_goes_on_with_every_loop() {
         let (server, client, clock) = serve().await;
         let random = Random::seeded(1);
-        let begin = |name: &str| Plane::start(&server, &clock, &random, "", 0, Some(name.to_owned()));
+        let begin = |name: &str| Plane::start(&server, &clock, &random, "", Nodes::Simulated(0), Some(name.to_owned()));
         let all_held_by = async |name: &str, count: usize| {
             let holders = holders(&client).await;
             holders.len() == count && holders.iter().all(|holder| holder == name)
@@ -206,7 +218,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_process_that_is_alone_writes_no_leases() {
         let (server, client, clock) = serve().await;
-        let plane = Plane::start(&server, &clock, &Random::seeded(1), "", 0, None);
+        let plane = Plane::start(&server, &clock, &Random::seeded(1), "", Nodes::Simulated(0), None);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(holders(&client).await.is_empty());
         plane.stop().await;

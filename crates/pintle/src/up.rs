@@ -3,6 +3,7 @@
 use crate::control;
 use crate::data_dir;
 use crate::kubeconfig;
+use crate::machine::{self, MachineError, MachineFlags, Nodes};
 use crate::plane::Plane;
 use crate::store::{StoreError, StoreFlags};
 use pintle_apiserver::pki::{Pki, PkiError, write_private};
@@ -29,9 +30,8 @@ pub(crate) struct Flags {
     /// Where the administrator's kubeconfig is written [default: DIR/admin.kubeconfig].
     #[arg(long, value_name = "FILE")]
     write_kubeconfig: Option<PathBuf>,
-    /// How many simulated nodes the cluster has.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) nodes: u16,
+    #[command(flatten)]
+    pub(crate) machine: MachineFlags,
     /// Keep nothing: the cluster lives in memory and is gone when it stops.
     #[arg(long, conflicts_with = "store")]
     ephemeral: bool,
@@ -63,6 +63,8 @@ pub(crate) enum Failure {
     Listen { address: SocketAddr, source: io::Error },
     #[error("{0}")]
     Start(#[from] StartError),
+    #[error("{0}")]
+    Machine(#[from] MachineError),
     #[error("cannot start: {0}")]
     Runtime(io::Error),
     #[error(
@@ -138,13 +140,14 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     // Others may be over the same etcd: each loop acts in one of the processes.
     let identity = flags.store.etcd().map(|_| identity(&random));
     let each = if identity.is_some() { ", each when its Lease is won" } else { "" };
-    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, flags.nodes, identity);
-    println!(
-        "loops      {} running{each}, {} simulated {}",
-        plane.loops(),
-        flags.nodes,
-        if flags.nodes == 1 { "node" } else { "nodes" }
-    );
+    let nodes = Nodes::find(&flags.machine, directory.as_deref()).await?;
+    let described = nodes.described();
+    let simulated = matches!(nodes, Nodes::Simulated(_)) && flags.machine.nodes.is_none();
+    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, nodes, identity);
+    println!("loops      {} running{each}, {described}", plane.loops());
+    if simulated {
+        println!("           for real containers, run it as root after: {}", machine::INSTALL);
+    }
 
     println!("kubeconfig {}", config.display());
     println!("ready      in {} ms; Ctrl-C stops it", started.elapsed().as_millis());

@@ -78,6 +78,8 @@ async fn ready_means_that_the_first_pod_can_be_made() {
     let place = Place::new();
     let program = place.start(&[
         "up",
+        "--nodes",
+        "1",
         "--ephemeral",
         "--listen",
         "127.0.0.1:0",
@@ -98,7 +100,7 @@ async fn ready_means_that_the_first_pod_can_be_made() {
 async fn nobody_else_can_read_its_keys() {
     let place = Place::new();
     let data = place.path("data");
-    let program = place.start(&["up", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    let program = place.start(&["up", "--nodes", "1", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
     let kubeconfig = data.join("admin.kubeconfig");
     eventually("the kubeconfig is there", async || {
         if kubeconfig.exists() && program.stdout().contains("ready") { Ok(()) } else { Err(program.stdout()) }
@@ -121,7 +123,10 @@ async fn a_second_one_on_the_same_data_says_that_the_first_has_it() {
     let place = Place::new();
     let first = with_data(&place).await;
     let data = place.path("data");
-    let second = place.start(&["up", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]).end().await;
+    let second = place
+        .start(&["up", "--nodes", "1", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()])
+        .end()
+        .await;
     assert_eq!(second.code, Some(3), "{second:?}");
     assert!(second.stderr.starts_with("pintle: "), "{}", second.stderr);
     assert!(second.stderr.contains(data.to_str().unwrap()), "it does not say which directory: {}", second.stderr);
@@ -135,7 +140,7 @@ async fn a_port_in_use_is_named() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let outcome = place.start(&["up", "--ephemeral", "--listen", &address]).end().await;
+    let outcome = place.start(&["up", "--nodes", "1", "--ephemeral", "--listen", &address]).end().await;
     assert_eq!(outcome.code, Some(3), "{outcome:?}");
     assert!(outcome.stderr.contains("port in use"), "{}", outcome.stderr);
     assert!(outcome.stderr.contains(&address), "{}", outcome.stderr);
@@ -148,7 +153,10 @@ async fn a_data_directory_that_cannot_be_is_named() {
     // A file in the way stops root too, which permissions do not.
     fs::write(place.path("file"), "").unwrap();
     let data = place.path("file/data");
-    let outcome = place.start(&["up", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]).end().await;
+    let outcome = place
+        .start(&["up", "--nodes", "1", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()])
+        .end()
+        .await;
     assert_eq!(outcome.code, Some(2), "{outcome:?}");
     assert!(outcome.stderr.contains(data.to_str().unwrap()), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("--data-dir"), "{}", outcome.stderr);
@@ -166,7 +174,10 @@ async fn a_data_directory_without_permission_is_named() {
         return;
     }
     for data in [closed.join("data"), closed.clone()] {
-        let outcome = place.start(&["up", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]).end().await;
+        let outcome = place
+            .start(&["up", "--nodes", "1", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()])
+            .end()
+            .await;
         assert_eq!(outcome.code, Some(2), "{outcome:?}");
         assert!(outcome.stderr.contains(data.to_str().unwrap()), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("--data-dir"), "{}", outcome.stderr);
@@ -178,8 +189,16 @@ async fn a_kubeconfig_that_cannot_be_written_is_named() {
     let place = Place::new();
     fs::write(place.path("file"), "").unwrap();
     let kubeconfig = place.path("file/kubeconfig");
-    let arguments =
-        ["up", "--ephemeral", "--listen", "127.0.0.1:0", "--write-kubeconfig", kubeconfig.to_str().unwrap()];
+    let arguments = [
+        "up",
+        "--nodes",
+        "1",
+        "--ephemeral",
+        "--listen",
+        "127.0.0.1:0",
+        "--write-kubeconfig",
+        kubeconfig.to_str().unwrap(),
+    ];
     let outcome = place.start(&arguments).end().await;
     assert_eq!(outcome.code, Some(2), "{outcome:?}");
     assert!(outcome.stderr.contains(kubeconfig.to_str().unwrap()), "{}", outcome.stderr);

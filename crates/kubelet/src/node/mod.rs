@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::config::NodeConfig;
 use lease::Heartbeat;
+pub(crate) use object::reference;
 
 /// The Node's heartbeat is at least this young.
 const REPORT: SignedDuration = SignedDuration::from_mins(5);

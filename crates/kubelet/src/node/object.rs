@@ -69,6 +69,9 @@ pub(super) fn status(config: &NodeConfig, runtime_version: &str, old: &NodeStatu
             operating_system: config.operating_system.clone(),
             os_image: config.operating_system_image.clone(),
             kernel_version: config.kernel_version.clone(),
+            machine_id: config.machine_id.clone(),
+            boot_id: config.boot_id.clone(),
+            system_uuid: config.system_uuid.clone(),
             kubelet_version: config.kubelet_version.clone(),
             container_runtime_version: runtime_version.to_owned(),
             ..NodeSystemInfo::default()
@@ -128,7 +131,7 @@ fn default_labels(config: &NodeConfig) -> BTreeMap<String, String> {
 }
 
 /// Events about a node name it as its UID too, as upstream's do: they are recorded before the UID is known.
-pub(super) fn reference(name: &str) -> ObjectReference {
+pub(crate) fn reference(name: &str) -> ObjectReference {
     ObjectReference {
         kind: Some("Node".to_owned()),
         name: Some(name.to_owned()),

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pintle_container::ProbeKind;
+use pintle_container::{Container, ProbeKind, State};
 
 use super::backoff::{RestartBackoff, after, written};
 use super::slots::{Role, Slot};
-use super::{Action, Input, Pull};
+use super::{Action, Hook, Input, Pull};
 use crate::probes::Verdicts;
 
 /// How long a failed pull is shown as such before it is shown as waiting.
@@ -58,23 +58,36 @@ pub(super) fn decide(input: &Input<'_>, slots: &[Slot<'_>]) -> Vec<Decision> {
             Role::Main => true,
             _ if initialized => true,
             Role::Init => run.and_then(|run| run.exit_code()) == Some(0),
-            Role::Sidecar => run.is_some_and(|run| is_started(input.verdicts, slot, run)),
+            Role::Sidecar => run.is_some_and(|run| is_started(input, slot, run)),
         };
     }
     decisions
 }
 
-/// Whether its startup probe, if it has one, has succeeded.
-pub(super) fn is_started(verdicts: &dyn Verdicts, slot: &Slot<'_>, run: &pintle_container::Container) -> bool {
+/// Whether its hook has ended and its startup probe has succeeded, if it has them.
+pub(super) fn is_started(input: &Input<'_>, slot: &Slot<'_>, run: &Container) -> bool {
     run.is_running()
-        && (slot.spec.startup_probe.is_none() || verdicts.verdict(&run.id, ProbeKind::Startup) == Some(true))
+        && !input.hooks.contains_key(&run.id)
+        && (slot.spec.startup_probe.is_none() || input.verdicts.verdict(&run.id, ProbeKind::Startup) == Some(true))
+}
+
+fn is_stopping(input: &Input<'_>, run: &Container) -> bool {
+    run.stopping || input.asked.contains_key(&run.id)
 }
 
 fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
     let sandbox = input.world.ready_sandbox().map(|sandbox| &sandbox.id);
     match slot.latest() {
+        // Made, and never started: the agent ended in between.
+        Some(run) if run.state == State::Created && slot.latest_in(sandbox).is_some() => Decision::Start,
+        Some(run) if input.hooks.get(&run.id) == Some(&Hook::Failed) && run.is_running() => {
+            match is_stopping(input, run) {
+                true => Decision::Leave,
+                false => Decision::Stop { message: "FailedPostStartHook".to_owned(), grace: None },
+            }
+        }
         Some(run) if run.is_alive() => match failed_probe(input.verdicts, slot, run) {
-            Some(kind) if !run.stopping => {
+            Some(kind) if !is_stopping(input, run) => {
                 let (name, probe) = match kind {
                     ProbeKind::Startup => ("startup", &slot.spec.startup_probe),
                     _ => ("liveness", &slot.spec.liveness_probe),
@@ -97,7 +110,7 @@ fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
     }
 }
 
-fn failed_probe(verdicts: &dyn Verdicts, slot: &Slot<'_>, run: &pintle_container::Container) -> Option<ProbeKind> {
+fn failed_probe(verdicts: &dyn Verdicts, slot: &Slot<'_>, run: &Container) -> Option<ProbeKind> {
     let failed = |kind| verdicts.verdict(&run.id, kind) == Some(false);
     let startup = slot.spec.startup_probe.as_ref().filter(|_| failed(ProbeKind::Startup)).map(|_| ProbeKind::Startup);
     let liveness = || slot.spec.liveness_probe.as_ref().filter(|_| failed(ProbeKind::Liveness));
@@ -156,9 +169,11 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
             Decision::Start => {
                 let ended_at = slot.latest().and_then(|run| run.finished_at());
                 let old = slot.backoff(input.backoffs);
+                let made = slot.latest().filter(|run| run.state == State::Created);
                 actions.push(Action::Start {
                     container: slot.spec.name.clone(),
-                    attempt: slot.next_attempt(),
+                    attempt: made.map_or_else(|| slot.next_attempt(), |made| made.attempt),
+                    made: made.map(|made| made.id.clone()),
                     backoff: ended_at.map(|ended_at| RestartBackoff::next(old.as_ref(), ended_at, input.now)),
                 });
             }
@@ -169,9 +184,16 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
                 message: message.clone(),
             })),
         }
-        // The latest run and the one before, which is its last state, are kept.
-        let superseded = slot.runs.len().saturating_sub(2);
-        actions.extend(slot.runs[..superseded].iter().map(|run| Action::Remove(run.id.clone())));
+        let old_enough = |run: &&&Container| {
+            let age = Duration::try_from(input.now.duration_since(run.created_at)).unwrap_or_default();
+            !run.is_alive() && age >= input.dead.container_minimum_age
+        };
+        let dead: Vec<_> = slot.runs.iter().filter(old_enough).collect();
+        let superseded = dead.len().saturating_sub(input.dead.dead_per_container);
+        // The latest stays in any case: its status and the number of the next run come from it.
+        let latest = slot.latest().map(|run| &run.id);
+        let gone = dead[..superseded].iter().filter(|run| Some(&run.id) != latest);
+        actions.extend(gone.map(|run| Action::Remove(run.id.clone())));
     }
     actions
 }

@@ -22,6 +22,7 @@ use pintle_container::{Container, ContainerId, Sandbox, SandboxId, SandboxState}
 
 pub(crate) use backoff::{RestartBackoff, pull_wait};
 
+use crate::collect::Collection;
 use crate::probes::Verdicts;
 use decide::Decision;
 
@@ -36,8 +37,12 @@ pub(crate) struct Input<'a> {
     /// Containers whose image is on its way or could not be had.
     pub(crate) pulls: &'a BTreeMap<String, Pull>,
     pub(crate) backoffs: &'a BTreeMap<String, RestartBackoff>,
-    /// The grace with which containers were asked to stop.
+    /// Hooks that run after a start, or have failed.
+    pub(crate) hooks: &'a BTreeMap<ContainerId, Hook>,
+    /// The grace with which containers were asked to stop, while that goes on.
     pub(crate) asked: &'a BTreeMap<ContainerId, Duration>,
+    /// How many dead runs a container keeps, and from which age on they go.
+    pub(crate) dead: &'a Collection,
     pub(crate) host_address: IpAddr,
     /// What container identifiers begin with, as in `containerd://`.
     pub(crate) runtime_name: &'a str,
@@ -77,12 +82,32 @@ pub(crate) enum Pull {
     Done(String),
 }
 
+/// Where the hook that runs after a container's start stands; one that ended well is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    Going,
+    Failed,
+}
+
 /// One step towards what the spec says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    RunSandbox { attempt: u32 },
-    Start { container: String, attempt: u32, backoff: Option<RestartBackoff> },
-    Stop { id: ContainerId, container: String, grace: Duration, message: String },
+    RunSandbox {
+        attempt: u32,
+    },
+    /// `made` is a container that was made for it and never started.
+    Start {
+        container: String,
+        attempt: u32,
+        made: Option<ContainerId>,
+        backoff: Option<RestartBackoff>,
+    },
+    Stop {
+        id: ContainerId,
+        container: String,
+        grace: Duration,
+        message: String,
+    },
     Remove(ContainerId),
     StopSandbox(SandboxId),
 }

@@ -9,7 +9,7 @@ use pintle_container::{Container, ProbeKind, State};
 
 use super::decide::{Decision, is_started};
 use super::slots::{Role, Slot};
-use super::{Ending, Input, conditions, phase};
+use super::{Ending, Hook, Input, conditions, phase};
 
 /// The code that stands for an end that no one saw.
 const UNSEEN: i32 = 137;
@@ -85,7 +85,7 @@ fn of_slot(
     ending: Option<Ending>,
 ) -> ContainerStatus {
     let Some(run) = slot.latest() else { return of_unstarted(input, slot, decision, has_init) };
-    let started = is_started(input.verdicts, slot, run);
+    let started = is_started(input, slot, run);
     let ready = match slot.role {
         Role::Init => run.exit_code() == Some(0),
         _ => {
@@ -104,6 +104,10 @@ fn of_slot(
     let (state, last_state) = match (&run.state, decision) {
         (_, Decision::Wait { reason, message, .. }) if ended => {
             (waiting(reason, message), Some(ended_state(input, run)))
+        }
+        // What is to run after the start belongs to the start.
+        (State::Running { .. }, _) if input.hooks.get(&run.id) == Some(&Hook::Going) => {
+            (waiting("ContainerCreating", ""), last_state)
         }
         (State::Created | State::Starting, _) => (waiting("ContainerCreating", ""), last_state),
         (State::Running { started_at }, _) => {

@@ -16,6 +16,7 @@ struct Scene {
     verdicts: BTreeMap<(ContainerId, ProbeKind), bool>,
     pulls: BTreeMap<String, Pull>,
     backoffs: BTreeMap<String, RestartBackoff>,
+    hooks: BTreeMap<ContainerId, Hook>,
     asked: BTreeMap<ContainerId, Duration>,
     now: i64,
 }
@@ -35,6 +36,7 @@ impl Scene {
             verdicts: BTreeMap::new(),
             pulls: BTreeMap::new(),
             backoffs: BTreeMap::new(),
+            hooks: BTreeMap::new(),
             asked: BTreeMap::new(),
             now: 100,
         }
@@ -86,6 +88,8 @@ impl Scene {
             verdicts: &self.verdicts,
             pulls: &self.pulls,
             backoffs: &self.backoffs,
+            hooks: &self.hooks,
+            dead: &Collection::default(),
             asked: &self.asked,
             host_address: [10, 0, 0, 1].into(),
             runtime_name: "simulated",
@@ -112,7 +116,7 @@ fn exited(code: i32, second: i64) -> State {
 }
 
 fn start(container: &str, attempt: u32) -> Action {
-    Action::Start { container: container.into(), attempt, backoff: None }
+    Action::Start { container: container.into(), attempt, made: None, backoff: None }
 }
 
 fn stop(container: &str, seconds: u64) -> Action {
@@ -216,6 +220,7 @@ fn restart_policies_decide_over_an_end() {
             true => Action::Start {
                 container: "web".into(),
                 attempt: 1,
+                made: None,
                 backoff: Some(RestartBackoff { wait: Duration::from_secs(10), updated_at: at(100) }),
             },
             false => Action::StopSandbox(SandboxId("s0".into())),
@@ -230,7 +235,7 @@ fn a_container_that_ends_again_waits_and_says_so() {
     scene = scene.run("web", 0, exited(1, 40)).run("web", 1, exited(1, 99));
     scene.backoffs.insert("web".into(), RestartBackoff { wait: Duration::from_secs(10), updated_at: at(41) });
     let (plan, status) = (scene.plan(), scene.json());
-    assert!(plan.actions.is_empty());
+    assert_eq!(plan.actions, [Action::Remove(ContainerId("web-0".into()))], "one dead run is kept");
     assert_eq!((plan.wake_at, plan.backing_off), (Some(at(109)), vec!["web".to_owned()]));
     let container = &status["containerStatuses"][0];
     assert_eq!((&status["phase"], &container["restartCount"]), (&json!("Running"), &json!(1)));
@@ -240,7 +245,7 @@ fn a_container_that_ends_again_waits_and_says_so() {
     assert_eq!(container["lastState"]["terminated"]["containerID"], "simulated://web-1");
     assert_eq!(condition(&status, "Ready")["message"], "containers with unready status: [web]");
     scene.now = 109;
-    assert!(matches!(scene.plan().actions[..], [Action::Start { attempt: 2, .. }]));
+    assert!(matches!(scene.plan().actions[..], [Action::Start { attempt: 2, .. }, Action::Remove(_)]));
     let scene = scene.run("web", 2, running());
     assert_eq!(scene.plan().actions, [Action::Remove(ContainerId("web-0".into()))]);
     assert_eq!(scene.json()["containerStatuses"][0]["lastState"]["terminated"]["containerID"], "simulated://web-1");
@@ -365,4 +370,32 @@ fn a_readiness_gate_keeps_a_pod_from_being_ready_and_its_condition_is_kept() {
     let status = scene.json();
     assert_eq!(condition(&status, "Ready")["status"], "True");
     assert_eq!(condition(&status, "lb")["status"], "True");
+}
+
+#[test]
+fn a_container_that_was_made_and_never_started_is_started_and_not_counted_as_restarted() {
+    let scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, State::Created);
+    let made = Some(ContainerId("web-0".into()));
+    let expected = Action::Start { container: "web".into(), attempt: 0, made, backoff: None };
+    assert_eq!(scene.plan().actions, [expected]);
+}
+
+#[test]
+fn a_container_is_being_made_until_its_hook_has_ended_and_stopped_if_that_failed() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, running());
+    scene.hooks.insert(ContainerId("web-0".into()), Hook::Going);
+    let status = scene.json();
+    assert_eq!(status["containerStatuses"][0]["state"]["waiting"]["reason"], "ContainerCreating");
+    assert_eq!((&status["containerStatuses"][0]["ready"], &status["phase"]), (&json!(false), &json!("Pending")));
+    assert!(scene.plan().actions.is_empty());
+
+    scene.hooks.insert(ContainerId("web-0".into()), Hook::Failed);
+    let [Action::Stop { message, .. }] = &scene.plan().actions[..] else { panic!("{:?}", scene.plan().actions) };
+    assert_eq!(message, "FailedPostStartHook");
+    scene.asked.insert(ContainerId("web-0".into()), Duration::from_secs(30));
+    assert!(scene.plan().actions.is_empty(), "it is asked once");
+
+    scene.hooks.clear();
+    scene.asked.clear();
+    assert_eq!(scene.json()["phase"], "Running");
 }

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container as Spec, ObjectReference, Pod, PodSpec};
-use pintle_container::{ContainerConfig, Namespaces, PodRef, SandboxConfig};
+use pintle_container::{ContainerConfig, ContainerId, Namespaces, PodRef, SandboxConfig};
 use pintle_runtime::{Error, Key, events};
 
+use super::hooks::Started;
 use super::image::Outcome;
 use super::observe::failed;
 use super::{Home, Memory, Pods, Seat};
@@ -35,7 +36,7 @@ impl Pods {
                 }
                 Ok(true)
             }
-            Action::Start { container, attempt, backoff } => {
+            Action::Start { container, attempt, made, backoff } => {
                 let Some(container) = find(spec, container) else { return Ok(false) };
                 let Some(sandbox) = world.ready_sandbox() else { return Ok(true) };
                 let image_id = match self.image(key, pod, spec, seat, container).await {
@@ -44,20 +45,33 @@ impl Pods {
                     Outcome::Pending => return Ok(true),
                 };
                 let shared = sandbox_config(&seat.home, key, pod, spec, sandbox.attempt);
-                let started = start(seat, &sandbox.id, &shared, config(pod, container, *attempt, image_id)).await;
+                let started = match made {
+                    // The agent ended between the two steps.
+                    Some(made) => runtime.start_container(made).await.map(|()| made.clone()),
+                    None => start(seat, &sandbox.id, &shared, config(pod, container, *attempt, image_id)).await,
+                };
                 let reference = reference(pod, spec, &container.name);
                 let say = |kind, reason, message: String| seat.home.recorder.record(&reference, kind, reason, message);
-                if let Err(error) = started {
-                    say("Warning", "Failed", format!("Error: {error}"));
-                    return Err(failed(error));
-                }
+                let id = match started {
+                    Ok(id) => id,
+                    Err(error) => {
+                        say("Warning", "Failed", format!("Error: {error}"));
+                        return Err(failed(error));
+                    }
+                };
                 say("Normal", "Created", "Container created".to_owned());
                 say("Normal", "Started", "Container started".to_owned());
+                self.after_start(key, pod, spec, seat, Started { container, id: &id, world });
                 remember(memory, container, *backoff);
                 Ok(true)
             }
             Action::Stop { id, container, grace, message } => {
-                runtime.stop_container(id, *grace).await.map_err(failed)?;
+                match find(spec, container) {
+                    Some(found) => {
+                        self.stop(pod, spec, seat, Started { container: found, id, world }, *grace).await?;
+                    }
+                    None => runtime.stop_container(id, *grace).await.map_err(failed)?,
+                }
                 if memory.asked.insert(id.clone(), *grace).is_none() {
                     let reference = reference(pod, spec, container);
                     seat.home.recorder.record(&reference, "Normal", "Killing", message.clone());
@@ -82,7 +96,7 @@ async fn start(
     sandbox: &pintle_container::SandboxId,
     shared: &SandboxConfig,
     config: ContainerConfig,
-) -> Result<(), pintle_container::Error> {
+) -> Result<ContainerId, pintle_container::Error> {
     // Runtimes make the file, not the directory that it is in.
     if seat.home.directory.is_some() {
         let directory = Path::new(&shared.log_directory).join(&config.name);
@@ -91,7 +105,8 @@ async fn start(
         })?;
     }
     let id = seat.home.runtime.create_container(sandbox, shared, config).await?;
-    seat.home.runtime.start_container(&id).await
+    seat.home.runtime.start_container(&id).await?;
+    Ok(id)
 }
 
 fn remember(memory: &mut Memory, container: &Spec, backoff: Option<RestartBackoff>) {

@@ -67,8 +67,7 @@ impl Pods {
                 () = shutdown.fired() => return,
             };
             let pulled = told(pulled, &image, began.elapsed(), &say);
-            let seat = pods.seats().get(&key).and_then(|lives| lives.get(&uid)).cloned();
-            if let Some(seat) = seat {
+            if let Some(seat) = pods.seat_of(&key, &uid) {
                 finish(&seat, &name, pulled, pods.context.clock.now());
                 pods.waker.add(key);
             }

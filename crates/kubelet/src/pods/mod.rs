@@ -4,8 +4,10 @@
 
 mod act;
 mod clean;
+mod hooks;
 mod image;
 mod observe;
+mod probe;
 mod sync;
 mod write;
 
@@ -21,9 +23,12 @@ use pintle_container::{ContainerId, Runtime};
 use pintle_meta::Clock;
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
-use crate::plan::{Pull, RestartBackoff};
+use crate::collect::Collection;
+use crate::plan::{Pull, RestartBackoff, World};
 use crate::probes::Probes;
 use crate::serve::usage::Meter;
+use hooks::Hooks;
+use probe::Answer;
 use write::Written;
 
 /// Workers for all nodes; one is busy only while the runtime or the API server is.
@@ -41,6 +46,8 @@ pub(crate) struct Home {
     /// Where it keeps what Pods need on this machine, if there is one.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) meter: Meter,
+    /// How many dead runs a container keeps, and from which age on they go.
+    pub(crate) dead: Collection,
 }
 
 /// One life of a Pod on a node.
@@ -48,8 +55,10 @@ pub(crate) struct Seat {
     home: Arc<Home>,
     uid: String,
     memory: tokio::sync::Mutex<Memory>,
-    // Written by pulls that go on while no worker looks.
+    // Written by what goes on while no worker looks: pulls, probes, hooks.
     pulls: Mutex<Pulls>,
+    answers: Mutex<Vec<Answer>>,
+    hooks: Mutex<Hooks>,
 }
 
 /// Every life of every name, by UID: a Pod's successor may come before it is cleaned away.
@@ -75,6 +84,20 @@ struct Pulls {
 impl Seat {
     fn pulls(&self) -> MutexGuard<'_, Pulls> {
         self.pulls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Vec<Answer>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hooks(&self) -> MutexGuard<'_, Hooks> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the Pod is reached: its own address, or the node's if it shares that.
+    fn address(&self, world: &World) -> Option<IpAddr> {
+        let sandbox = world.ready_sandbox()?;
+        sandbox.addresses.first().copied().or(Some(self.home.address))
     }
 }
 
@@ -164,10 +187,21 @@ impl Pods {
         let mut seats = self.seats();
         let lives = seats.entry(key.clone()).or_default();
         let seat = lives.entry(uid.to_owned()).or_insert_with(|| {
-            let (memory, pulls) = (tokio::sync::Mutex::default(), Mutex::default());
-            Arc::new(Seat { home: home.clone(), uid: uid.to_owned(), memory, pulls })
+            Arc::new(Seat {
+                home: home.clone(),
+                uid: uid.to_owned(),
+                memory: tokio::sync::Mutex::default(),
+                pulls: Mutex::default(),
+                answers: Mutex::default(),
+                hooks: Mutex::default(),
+            })
         });
         seat.clone()
+    }
+
+    /// The seat of one life of a Pod, if it has not been cleaned away.
+    fn seat_of(&self, key: &Key, uid: &str) -> Option<Arc<Seat>> {
+        self.seats().get(key).and_then(|lives| lives.get(uid)).cloned()
     }
 
     fn forget(&self, key: &Key, uid: &str) {

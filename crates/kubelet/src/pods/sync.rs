@@ -1,14 +1,30 @@
 //! One look at a Pod: observe, probe, plan, act, until there is nothing left to do; then write the status.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::api::{Api, DeleteParams, Preconditions};
+use pintle_container::ContainerId;
 use pintle_runtime::{ApiError, Error, Key};
 
-use super::observe::{observe, probe};
-use super::{Pods, Seat};
-use crate::plan::{Input, Plan, plan};
+use super::observe::observe;
+use super::{Memory, Pods, Seat};
+use crate::plan::{Hook, Input, Plan, World, plan};
+
+/// The hooks after a start, and the stops that are under way. One that the runtime gave up is asked for again.
+fn going(
+    seat: &Seat,
+    world: &World,
+    memory: &Memory,
+) -> (BTreeMap<ContainerId, Hook>, BTreeMap<ContainerId, Duration>) {
+    let hooks = seat.hooks();
+    let stopping = |id: &ContainerId| {
+        hooks.before_stop.contains_key(id) || world.containers.iter().any(|run| run.id == *id && run.stopping)
+    };
+    let asked = memory.asked.iter().filter(|(id, _)| stopping(id)).map(|(id, grace)| (id.clone(), *grace));
+    (hooks.after_start.clone(), asked.collect())
+}
 
 /// More rounds than any Pod of the usual size needs; what is left is done at the next look.
 const ROUNDS: usize = 64;
@@ -24,9 +40,10 @@ impl Pods {
             let now = self.context.clock.now();
             let world = observe(seat).await?;
             if pod.metadata.deletion_timestamp.is_none() {
-                probe(seat, pod, spec, &status, &world, &mut memory, now).await;
+                self.probe(pod, spec, &status, seat, &world, &mut memory).await;
             }
             let pulls = seat.pulls().states.clone();
+            let (hooks, asked) = going(seat, &world, &memory);
             let version = seat.home.runtime.version();
             let plan = plan(&Input {
                 pod,
@@ -36,7 +53,9 @@ impl Pods {
                 verdicts: &memory.probes,
                 pulls: &pulls,
                 backoffs: &memory.backoffs,
-                asked: &memory.asked,
+                asked: &asked,
+                hooks: &hooks,
+                dead: &seat.home.dead,
                 host_address: seat.home.address,
                 runtime_name: &version.name,
                 now,

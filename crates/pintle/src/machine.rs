@@ -1,0 +1,199 @@
+//! This machine as a node: what runs its containers, and what it tells of itself.
+//!
+//! As root it uses the runtime that it is pointed to or finds; else a containerd of its own, if the program is installed; else
+//! the cluster has simulated nodes, and a line says what to install.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use pintle_container::cri::private::{Private, PrivateConfig};
+use pintle_container::{Cri, Runtime};
+use pintle_kubelet::NodeConfig;
+
+/// Where containerd listens if nobody has moved it.
+pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
+
+/// What a machine without a runtime needs, in Debian's words.
+pub(crate) const INSTALL: &str = "apt install containerd runc containernetworking-plugins iptables";
+
+#[derive(clap::Args, Clone)]
+pub(crate) struct MachineFlags {
+    /// How many simulated nodes the cluster has, in place of this machine [default: this machine; one simulated node if it
+    /// cannot run containers].
+    #[arg(long, value_name = "N", conflicts_with = "container_runtime_endpoint")]
+    pub(crate) nodes: Option<u16>,
+    /// The socket of the container runtime: containerd or CRI-O [default: the one that is found, else a private one].
+    #[arg(long, value_name = "unix:///PATH")]
+    container_runtime_endpoint: Option<String>,
+    /// The addresses that Pods get from a private containerd's bridge.
+    #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/24")]
+    pod_cidr: String,
+}
+
+/// What the nodes of this process are.
+pub(crate) enum Nodes {
+    Simulated(u16),
+    Machine(Box<Machine>),
+}
+
+pub(crate) struct Machine {
+    pub(crate) config: NodeConfig,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    private: Option<Private>,
+    /// Gone when we are: an ephemeral cluster leaves nothing behind.
+    temporary: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MachineError {
+    #[error("{0} is not unix:///PATH; give the runtime's socket so")]
+    Endpoint(String),
+    #[error("no container runtime behind {0}: {1}")]
+    Runtime(String, pintle_container::Error),
+    #[error("{0}; `--nodes 1` starts with a simulated node instead")]
+    Private(pintle_container::Error),
+    #[error("cannot write to {0}: {1}; choose another place with --data-dir or mend its permissions")]
+    Directory(PathBuf, std::io::Error),
+}
+
+impl Nodes {
+    /// Finds out what this process can run. Without a directory, what the machine needs is kept until it stops.
+    pub(crate) async fn find(flags: &MachineFlags, directory: Option<&Path>) -> Result<Nodes, MachineError> {
+        if let Some(count) = flags.nodes {
+            return Ok(Nodes::Simulated(count));
+        }
+        let is_root = rustix::process::geteuid().is_root();
+        let found = Path::new(CONTAINERD);
+        let asked = flags.container_runtime_endpoint.as_deref();
+        if asked.is_none() && (!is_root || !(found.exists() || Private::is_possible())) {
+            return Ok(Nodes::Simulated(1));
+        }
+        let temporary = match directory {
+            Some(_) => None,
+            None => Some(std::env::temp_dir().join(format!("pintle-{}", std::process::id()))),
+        };
+        let directory = directory.map(Path::to_owned).or_else(|| temporary.clone()).unwrap_or_default().join("node");
+        std::fs::create_dir_all(&directory).map_err(|error| MachineError::Directory(directory.clone(), error))?;
+        let (private, cri) = match asked {
+            Some(endpoint) => {
+                let path = endpoint.strip_prefix("unix://").filter(|path| path.starts_with('/'));
+                let path = path.ok_or_else(|| MachineError::Endpoint(endpoint.to_owned()))?;
+                (None, connect(Path::new(path)).await?)
+            }
+            None if found.exists() => (None, connect(found).await?),
+            None => {
+                let config = PrivateConfig {
+                    directory: directory.join("containerd"),
+                    subnet: flags.pod_cidr.clone(),
+                    bridge: bridge(&directory),
+                };
+                let (private, cri) = Private::start(&config).await.map_err(MachineError::Private)?;
+                (Some(private), cri)
+            }
+        };
+        let config = told_of_itself(&directory);
+        Ok(Nodes::Machine(Box::new(Machine { config, runtime: Arc::new(cri), private, temporary })))
+    }
+
+    /// For the line that says what runs.
+    pub(crate) fn described(&self) -> String {
+        match self {
+            Nodes::Simulated(1) => "1 simulated node".to_owned(),
+            Nodes::Simulated(count) => format!("{count} simulated nodes"),
+            Nodes::Machine(machine) => format!("node {} ({})", machine.config.name, machine.runtime.version()),
+        }
+    }
+}
+
+impl Machine {
+    /// Ends what was started for it. Containers of a cluster that is kept run on and are found again.
+    pub(crate) async fn stop(self) {
+        if self.temporary.is_some() {
+            for sandbox in self.runtime.list_sandboxes(None).await.unwrap_or_default() {
+                if let Err(error) = self.runtime.remove_sandbox(&sandbox.id).await {
+                    tracing::warn!(pod = %sandbox.pod.name, %error, "its containers are left behind");
+                }
+            }
+        }
+        if let Some(private) = self.private {
+            private.stop().await;
+        }
+        if let Some(directory) = self.temporary
+            && let Err(error) = std::fs::remove_dir_all(&directory)
+        {
+            tracing::warn!(directory = %directory.display(), %error, "it is left behind");
+        }
+    }
+}
+
+async fn connect(socket: &Path) -> Result<Cri, MachineError> {
+    Cri::connect(socket).await.map_err(|error| MachineError::Runtime(socket.display().to_string(), error))
+}
+
+/// A name of at most 15 characters, the same for the same directory: two clusters on one machine have two bridges.
+fn bridge(directory: &Path) -> String {
+    let bytes = directory.as_os_str().as_encoded_bytes();
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("pintle{:08x}", hash & 0xffff_ffff)
+}
+
+fn told_of_itself(directory: &Path) -> NodeConfig {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let name = read("/proc/sys/kernel/hostname").to_lowercase();
+    let name = if name.is_empty() { "localhost".to_owned() } else { name };
+    let release = read("/etc/os-release");
+    let pretty =
+        release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux").trim_matches('"');
+    let config = NodeConfig::new(name, address());
+    NodeConfig {
+        capacity: capacity(directory),
+        architecture: architecture().to_owned(),
+        operating_system_image: pretty.to_owned(),
+        kernel_version: read("/proc/sys/kernel/osrelease"),
+        machine_id: read("/etc/machine-id"),
+        boot_id: read("/proc/sys/kernel/random/boot_id"),
+        system_uuid: read("/sys/class/dmi/id/product_uuid"),
+        directory: Some(directory.to_owned()),
+        ..config
+    }
+}
+
+fn capacity(directory: &Path) -> BTreeMap<String, Quantity> {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let memory = memory.and_then(|total| total.trim().strip_suffix(" kB")).unwrap_or("0").trim().to_owned();
+    let disk = rustix::fs::statvfs(directory).map_or(0, |disk| disk.f_blocks * disk.f_frsize / 1024);
+    let amounts = [
+        ("cpu", processors.to_string()),
+        ("memory", format!("{memory}Ki")),
+        ("ephemeral-storage", format!("{disk}Ki")),
+        ("pods", "110".to_owned()),
+    ];
+    amounts.map(|(name, amount)| (name.to_owned(), Quantity(amount))).into()
+}
+
+/// The address from which this machine would speak to the world; loopback if it has no way there.
+fn address() -> IpAddr {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    // Nothing is sent: connecting only makes the kernel choose.
+    let chosen = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        socket.connect((Ipv4Addr::new(198, 51, 100, 1), 9))?;
+        socket.local_addr()
+    });
+    chosen.map_or(loopback, |chosen| chosen.ip())
+}
+
+/// As Go names it, and with it every label and image.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}

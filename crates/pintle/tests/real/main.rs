@@ -1,0 +1,12 @@
+//! Real Pods: `pintle up` as root with a containerd of its own, images made of busybox, no network.
+//!
+//! Each test has its own cluster. Where a machine cannot run containers the tests say so and pass.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod node;
+
+mod health;
+mod kills;
+mod lifecycle;

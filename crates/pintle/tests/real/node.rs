@@ -1,0 +1,175 @@
+//! A cluster whose node is this machine, for one test.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::harness::eventually;
+use crate::harness::kubectl::Kubectl;
+use crate::harness::program::{Place, Program, REAL};
+
+pub const IMAGE: &str = "localhost/busybox:1";
+
+/// Tests run side by side: each has addresses of its own.
+static SUBNET: AtomicU8 = AtomicU8::new(0);
+
+pub struct Real {
+    pub kubectl: Kubectl,
+    program: Option<Program>,
+    pub place: Place,
+    flags: Vec<String>,
+}
+
+impl Deref for Real {
+    type Target = Kubectl;
+
+    fn deref(&self) -> &Kubectl {
+        &self.kubectl
+    }
+}
+
+/// Whether this machine can run containers; says so if not.
+pub fn can_run() -> bool {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    let programs = ["/usr/bin/containerd", "/usr/sbin/runc", "/usr/bin/ctr", "/bin/busybox", "/usr/lib/cni/bridge"];
+    let can = root && programs.iter().all(|program| Path::new(program).exists());
+    if !can {
+        println!("skipped: real Pods need root and {programs:?}");
+    }
+    can
+}
+
+impl Real {
+    /// A cluster that is gone when the test ends, with busybox on board.
+    pub async fn start(flags: &[&str]) -> Real {
+        let place = Place::new();
+        let data = place.path("data").display().to_string();
+        let subnet = format!("10.{}.0.0/24", 150 + SUBNET.fetch_add(1, Ordering::Relaxed) % 100);
+        let own = ["--data-dir", &data, "--pod-cidr", &subnet];
+        let flags: Vec<String> = own.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
+        let mut real = Real { kubectl: place.kubectl(), program: None, place, flags };
+        real.up().await;
+        let archive = busybox(&real.place.path("image"));
+        let imported = real.pintle(&["image", "import", &archive, "--data-dir", &data]);
+        assert!(imported.contains(IMAGE), "{imported}");
+        real
+    }
+
+    /// Starts the program, again if it was killed.
+    pub async fn up(&mut self) {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).chain([REAL]).collect();
+        self.program = Some(self.place.up(&flags).await);
+        self.until("get nodes", |nodes| nodes.contains(" Ready ")).await;
+    }
+
+    /// As a power cut would end it; containers run on.
+    pub async fn kill(&mut self) {
+        let mut program = self.program.take().expect("it runs");
+        program.child.kill().await.expect("it is killed");
+    }
+
+    pub fn pintle(&self, arguments: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_pintle")).args(arguments).output().expect("pintle starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Makes or changes an object.
+    pub async fn apply(&self, object: Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or("object").to_owned();
+        let file = self.place.path(&format!("{name}.json"));
+        std::fs::write(&file, object.to_string()).expect("a file");
+        self.ok(&format!("apply -f {}", file.display())).await;
+    }
+
+    /// A Pod with this spec; containers without an image get busybox, and a script becomes a command.
+    pub async fn pod(&self, name: &str, mut spec: Value) {
+        for list in ["initContainers", "containers"] {
+            for container in spec[list].as_array_mut().into_iter().flatten() {
+                if container.get("image").is_none() {
+                    container["image"] = IMAGE.into();
+                }
+                if let Some(script) = container.as_object_mut().and_then(|fields| fields.remove("script")) {
+                    container["command"] = json!(["sh", "-c", script]);
+                }
+            }
+        }
+        self.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})).await;
+    }
+
+    pub async fn get(&self, what: &str) -> Value {
+        serde_json::from_str(&self.ok(&format!("get {what} -o json")).await).expect("JSON")
+    }
+
+    /// Looks at a Pod until it is as it should be.
+    pub async fn pod_until(&self, name: &str, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        eventually(&format!("Pod {name}: {what}"), async || {
+            let pod = self.get(&format!("pod {name}")).await;
+            if fits(&pod) { Ok(pod) } else { Err(pod["status"].to_string()) }
+        })
+        .await
+    }
+
+    pub async fn phase(&self, name: &str, phase: &str) -> Value {
+        self.pod_until(name, phase, |pod| pod["status"]["phase"] == phase).await
+    }
+
+    /// What a container has written, without times and streams.
+    pub fn log(&self, pod: &Value, container: &str, attempt: u32) -> String {
+        let meta = &pod["metadata"];
+        let text = |field: &str| meta[field].as_str().unwrap_or_default();
+        let directory = format!("{}_{}_{}", text("namespace"), text("name"), text("uid"));
+        let file = self.place.path(&format!("data/node/logs/pods/{directory}/{container}/{attempt}.log"));
+        let log = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        log.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// How many containers the runtime has, dead ones too; sandboxes count.
+    pub fn containers(&self) -> usize {
+        let socket = self.place.path("data/node/containerd/containerd.sock");
+        let output =
+            Command::new("ctr").arg("-a").arg(socket).args(["-n", "k8s.io", "containers", "ls", "-q"]).output();
+        String::from_utf8_lossy(&output.expect("ctr starts").stdout).lines().count()
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        // Containers outlive the agent by design: whatever the test has left is ended here.
+        if let Some(id) = self.program.as_ref().and_then(|program| program.child.id()) {
+            let _ = Command::new("kill").arg("-KILL").arg(id.to_string()).status();
+        }
+        let node = self.place.path("data/node/containerd");
+        let script = format!(
+            "cd {0} 2>/dev/null || exit 0; C='ctr -a containerd.sock -n k8s.io'; \
+             for t in $($C tasks ls -q); do $C tasks kill -s KILL $t; done; \
+             for i in 1 2 3 4 5 6 7 8 9 10; do $C tasks ls | grep -q RUNNING || break; sleep 0.2; done; \
+             for t in $($C tasks ls -q); do $C tasks rm $t; done; kill $(cat containerd.pid); \
+             for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 $(cat containerd.pid) || break; sleep 0.2; done; \
+             grep ' {1}' /proc/mounts | cut -d' ' -f2 | sort -r | while read m; do umount -l $m; done; \
+             ip link del $(sed -n 's/.*\"bridge\":\"\\([^\"]*\\)\".*/\\1/p' cni/10-pintle.conflist)",
+            node.display(),
+            self.place.path("data").display(),
+        );
+        let _ = Command::new("sh").args(["-c", &script]).output();
+    }
+}
+
+/// An image with a static busybox under the names that scripts use.
+fn busybox(directory: &Path) -> String {
+    std::fs::create_dir(directory).expect("a directory");
+    let script = r#"set -e
+        mkdir -p layer/bin layer/tmp layer/etc layer/home && cp /bin/busybox layer/bin/ && chmod 1777 layer/tmp
+        for name in sh cat sleep echo true false id ls touch wget nc tar env httpd mkdir df ps kill test rm stat head tail hostname mount printf grep yes dd nslookup; do ln -s busybox layer/bin/$name; done
+        printf 'root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000::/home:/bin/sh\n' > layer/etc/passwd; printf 'root:x:0:\nguest:x:1000:\n' > layer/etc/group
+        tar -C layer -cf layer.tar . && sum=$(sha256sum layer.tar | cut -d' ' -f1)
+        printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"Cmd":["sh"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' $sum > config.json
+        printf '[{"Config":"config.json","RepoTags":["localhost/busybox:1"],"Layers":["layer.tar"]}]' > manifest.json
+        tar -cf image.tar config.json manifest.json layer.tar"#;
+    let made = Command::new("sh").args(["-c", script]).current_dir(directory).status().expect("sh starts");
+    assert!(made.success());
+    directory.join("image.tar").display().to_string()
+}
