@@ -45,13 +45,14 @@ pub(super) async fn logged(home: &Home, pod: &Pod, container: &str, previous: bo
     if !specified(pod, container) {
         return Err(Failure::missing(format!("container {container:?} not found in pod {name:?}")));
     }
-    let mut runs = runs(home, pod, container).await?;
+    let runs = runs(home, pod, container).await?;
     if previous {
-        let latest = runs.pop();
-        // A run that has ended and has no successor yet is the latest, not the one before.
-        let before = latest.and_then(|_| runs.pop());
+        // The status knows which one that is: a run that ended and has no successor yet is the one before, too, once the
+        // container waits for its next.
+        let id = last_terminated(pod, container);
+        let run = id.and_then(|id| runs.into_iter().find(|run| run.id.0 == id));
         let why = || Failure::bad(format!("previous terminated container {container:?} in pod {name:?} not found"));
-        return before.ok_or_else(why);
+        return run.ok_or_else(why);
     }
     let started = runs.into_iter().rfind(|run| matches!(run.state, State::Running { .. } | State::Exited { .. }));
     started.ok_or_else(|| {
@@ -81,12 +82,20 @@ fn specified(pod: &Pod, container: &str) -> bool {
     names.chain(ephemeral).any(|name| name == container)
 }
 
-fn waiting_reason<'a>(pod: &'a Pod, container: &str) -> Option<&'a str> {
+fn status<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStatus> {
     let status = pod.status.as_ref()?;
     let lists = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
-    let mut all = lists.into_iter().flatten().flatten();
-    let status: &ContainerStatus = all.find(|status| status.name == container)?;
-    status.state.as_ref()?.waiting.as_ref()?.reason.as_deref()
+    lists.into_iter().flatten().flatten().find(|status| status.name == container)
+}
+
+fn waiting_reason<'a>(pod: &'a Pod, container: &str) -> Option<&'a str> {
+    status(pod, container)?.state.as_ref()?.waiting.as_ref()?.reason.as_deref()
+}
+
+/// The runtime's name for the run before, without the runtime's own name in front.
+fn last_terminated<'a>(pod: &'a Pod, container: &str) -> Option<&'a str> {
+    let id = status(pod, container)?.last_state.as_ref()?.terminated.as_ref()?.container_id.as_deref()?;
+    id.split_once("://").map(|(_, id)| id)
 }
 
 pub(super) fn failed(error: pintle_container::Error) -> Failure {
