@@ -43,6 +43,8 @@ pub struct NodeConfig {
     pub lease: Duration,
     /// Where it keeps what Pods need on this machine: volumes, logs, termination messages. Nothing where there is no machine.
     pub directory: Option<PathBuf>,
+    /// Where the logs of containers go; `logs/pods` below the directory if nobody says.
+    pub logs: Option<PathBuf>,
     /// The addresses at which Pods look names up first; the machine's own if there are none.
     pub cluster_dns: Vec<IpAddr>,
     pub cluster_domain: String,
@@ -76,6 +78,7 @@ impl NodeConfig {
             provider_id: None,
             lease: LEASE,
             directory: None,
+            logs: None,
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             collection: Collection::default(),

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use crate::collect::Collector;
 use crate::config::NodeConfig;
 use crate::logs::rotate::{self, Rotation};
+use crate::machine::Machine;
 use crate::node::Presence;
 use crate::pods::{Home, Pods};
 use crate::serve::Serving;
@@ -71,9 +72,9 @@ impl Fleet {
             address: config.address,
             runtime: runtime.clone(),
             recorder: recorder.clone(),
-            directory: config.directory.clone(),
             meter: Meter::default(),
             dead: config.collection.clone(),
+            machine: Machine::new(&self.context, &config),
         });
         // A node without a machine has nothing that could fill up.
         let collector = config.directory.is_some().then(|| Collector {
@@ -154,7 +155,7 @@ impl Fleet {
 
 /// Keeps logs small and measures what is used, where there is a machine. Runs until dropped.
 async fn keep(home: &Home, clock: Clock) {
-    let Some(directory) = home.directory.clone() else { return };
-    let rotating = rotate::keep(Rotation::default(), directory, home.runtime.clone(), clock.clone());
-    tokio::join!(rotating, home.meter.keep(home.runtime.as_ref(), &clock));
+    let Some(machine) = &home.machine else { return };
+    let runtime = home.runtime.as_ref();
+    tokio::join!(rotate::keep(Rotation::default(), machine.logs(), runtime, &clock), home.meter.keep(runtime, &clock),);
 }

@@ -8,6 +8,9 @@
 //! - `node`: the Node object, its heartbeat and its Lease
 //! - `pods`: who wakes a Pod's worker; observe, probe, plan, act, write
 //! - [`serve`]: logs, exec, attach, port-forward and statistics, for the API server and over HTTPS
+//! - `machine`: the machine under a node: what its Pods find there
+//! - `make`: from a Pod's spec to what its sandbox and containers are made from; no I/O
+//! - `volumes`: what a Pod has on the machine's disk
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
 //! - [`collect`]: images, containers and sandboxes that go when there are too many
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
@@ -22,9 +25,12 @@ mod handlers;
 mod logs;
 mod node;
 
+mod machine;
+mod make;
 mod plan;
 mod pods;
 mod probes;
+mod volumes;
 
 pub use collect::Collection;
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};

@@ -173,5 +173,10 @@ fn exit_code(text: &[u8]) -> Result<i32, Error> {
         let code = causes.find(|cause| cause["reason"] == "ExitCode").and_then(|cause| cause["message"].as_str());
         return code.and_then(|code| code.parse().ok()).ok_or_else(unreadable);
     }
-    Err(status["message"].as_str().map_or_else(unreadable, |message| Error::Failed(message.to_owned())))
+    let message = status["message"].as_str().ok_or_else(unreadable)?;
+    // Whoever asked puts the same words in front again.
+    let prefixes =
+        ["Internal error occurred: ", "error executing command in container: ", "error attaching to container: "];
+    let message = prefixes.iter().fold(message, |message, prefix| message.strip_prefix(prefix).unwrap_or(message));
+    Err(Error::Failed(message.to_owned()))
 }

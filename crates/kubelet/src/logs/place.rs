@@ -1,23 +1,15 @@
-//! Where the logs of a container are: `<directory>/logs/pods/<namespace>_<name>_<uid>/<container>/<attempt>.log`.
+//! Where the logs of a container are: `<logs>/<namespace>_<name>_<uid>/<container>/<attempt>.log`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use pintle_container::PodRef;
 
-/// The directory of all logs of a Pod.
-pub(crate) fn directory(root: &Path, pod: &PodRef) -> PathBuf {
-    root.join("logs/pods").join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
-}
+use crate::make::container::log_path;
 
-/// The log of one run of a container, below its Pod's directory.
-pub(crate) fn log_path(container: &str, attempt: u32) -> String {
-    format!("{container}/{attempt}.log")
-}
-
-/// The log of one run of a container.
-pub(crate) fn file(root: &Path, pod: &PodRef, container: &str, attempt: u32) -> PathBuf {
-    directory(root, pod).join(log_path(container, attempt))
+/// The log of one run of a container, below the directory of all logs.
+pub(crate) fn file(logs: &Path, pod: &PodRef, container: &str, attempt: u32) -> PathBuf {
+    logs.join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)).join(log_path(container, attempt))
 }
 
 /// The parts of a log that were moved away, oldest first: they end with the time at which they were.

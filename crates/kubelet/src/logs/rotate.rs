@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -31,7 +30,7 @@ impl Default for Rotation {
 }
 
 /// Keeps the logs of a node small. Runs until dropped.
-pub(crate) async fn keep(rotation: Rotation, root: PathBuf, runtime: Arc<dyn Runtime>, clock: Clock) {
+pub(crate) async fn keep(rotation: Rotation, logs: &Path, runtime: &dyn Runtime, clock: &Clock) {
     loop {
         tokio::time::sleep(LOOK).await;
         let containers = match runtime.list_containers(None).await {
@@ -42,7 +41,7 @@ pub(crate) async fn keep(rotation: Rotation, root: PathBuf, runtime: Arc<dyn Run
             }
         };
         for container in containers.iter().filter(|container| container.is_running()) {
-            let log = place::file(&root, &container.pod, &container.name, container.attempt);
+            let log = place::file(logs, &container.pod, &container.name, container.attempt);
             if let Err(error) = rotation.apply(&log, clock.now(), runtime.reopen_log(&container.id)).await {
                 tracing::warn!(container = %container.id, %error, "a log could not be rotated; it is tried again");
             }

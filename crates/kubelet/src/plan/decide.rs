@@ -119,6 +119,10 @@ fn failed_probe(verdicts: &dyn Verdicts, slot: &Slot<'_>, run: &Container) -> Op
 
 fn start(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
     let name = &slot.spec.name;
+    if let Some(refusal) = input.refusals.get(name).filter(|refusal| input.now < refusal.until) {
+        let (reason, message) = (refusal.reason, refusal.message.clone());
+        return Decision::Wait { reason, message, until: Some(refusal.until) };
+    }
     match input.pulls.get(name) {
         Some(Pull::Going) => return Decision::Leave,
         Some(Pull::Failed { message, failed_at, wait }) => {

@@ -25,6 +25,7 @@ pub(crate) use backoff::{RestartBackoff, pull_wait};
 use crate::collect::Collection;
 use crate::probes::Verdicts;
 use decide::Decision;
+use slots::Role;
 
 /// Everything that a plan may know.
 pub(crate) struct Input<'a> {
@@ -36,6 +37,8 @@ pub(crate) struct Input<'a> {
     pub(crate) verdicts: &'a dyn Verdicts,
     /// Containers whose image is on its way or could not be had.
     pub(crate) pulls: &'a BTreeMap<String, Pull>,
+    /// Containers that could not be made from their spec.
+    pub(crate) refusals: &'a BTreeMap<String, Refusal>,
     pub(crate) backoffs: &'a BTreeMap<String, RestartBackoff>,
     /// Hooks that run after a start, or have failed.
     pub(crate) hooks: &'a BTreeMap<ContainerId, Hook>,
@@ -87,6 +90,14 @@ pub(crate) enum Pull {
 pub(crate) enum Hook {
     Going,
     Failed,
+}
+
+/// Why a container cannot be made from its spec, and when to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) until: Timestamp,
 }
 
 /// One step towards what the spec says.
@@ -141,7 +152,10 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     };
     let mut status = status::status(input, &slots, &decisions, ending);
     let finished = phase::is_terminal(status.phase.as_deref());
-    if ending.is_none() && !finished {
+    // Sidecars run until the others have ended for good.
+    let mut main = slots.iter().filter(|slot| slot.role == Role::Main);
+    let over = main.all(|slot| slot.exit_code().is_some_and(|code| !slot.should_restart(input.spec, code)));
+    if ending.is_none() && !finished && !over {
         let backing_off = slots.iter().zip(&decisions).filter(|(_, decision)| decision.is_crash_loop());
         let backing_off = backing_off.map(|(slot, _)| slot.spec.name.clone()).collect();
         let wake_at = decisions.iter().filter_map(Decision::until).chain(deadline(input)).min();

@@ -15,6 +15,7 @@ struct Scene {
     world: World,
     verdicts: BTreeMap<(ContainerId, ProbeKind), bool>,
     pulls: BTreeMap<String, Pull>,
+    refusals: BTreeMap<String, Refusal>,
     backoffs: BTreeMap<String, RestartBackoff>,
     hooks: BTreeMap<ContainerId, Hook>,
     asked: BTreeMap<ContainerId, Duration>,
@@ -35,6 +36,7 @@ impl Scene {
             world: World::default(),
             verdicts: BTreeMap::new(),
             pulls: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             backoffs: BTreeMap::new(),
             hooks: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -87,6 +89,7 @@ impl Scene {
             world: &self.world,
             verdicts: &self.verdicts,
             pulls: &self.pulls,
+            refusals: &self.refusals,
             backoffs: &self.backoffs,
             hooks: &self.hooks,
             dead: &Collection::default(),
@@ -398,4 +401,32 @@ fn a_container_is_being_made_until_its_hook_has_ended_and_stopped_if_that_failed
     scene.hooks.clear();
     scene.asked.clear();
     assert_eq!(scene.json()["phase"], "Running");
+}
+
+#[test]
+fn a_container_that_cannot_be_made_says_why_and_is_tried_again() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready);
+    let message = "configmap \"settings\" not found".to_owned();
+    let refusal = Refusal { reason: "CreateContainerConfigError", message, until: at(110) };
+    scene.refusals.insert("web".into(), refusal);
+    let plan = scene.plan();
+    assert_eq!((plan.actions, plan.wake_at), (Vec::new(), Some(at(110))));
+    let waiting = json!({"reason": "CreateContainerConfigError", "message": "configmap \"settings\" not found"});
+    assert_eq!(scene.json()["containerStatuses"][0]["state"]["waiting"], waiting);
+    assert_eq!(scene.json()["phase"], "Pending");
+    scene.now = 110;
+    assert!(matches!(scene.plan().actions[..], [Action::Start { .. }]));
+}
+
+#[test]
+fn sidecars_are_stopped_when_the_others_have_ended_and_only_then_is_the_pod_over() {
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "web", "image": "i"}],
+        "initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always"}]});
+    let scene = Scene::new(spec.clone()).sandbox(SandboxState::Ready).run("side", 0, running());
+    let ended = scene.run("web", 0, exited(3, 99));
+    assert!(matches!(&ended.plan().actions[..], [Action::Stop { container, .. }] if container == "side"));
+    assert_eq!(ended.json()["phase"], "Running");
+    let scene =
+        Scene::new(spec).sandbox(SandboxState::Ready).run("side", 0, exited(0, 100)).run("web", 0, exited(3, 99));
+    assert_eq!(scene.json()["phase"], "Failed");
 }

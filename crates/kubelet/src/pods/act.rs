@@ -1,7 +1,5 @@
 //! Does what a plan says, one step at a time, and tells of it in events.
 
-use std::path::Path;
-
 use k8s_openapi::api::core::v1::{Container as Spec, ObjectReference, Pod, PodSpec};
 use pintle_container::{ContainerConfig, ContainerId, Namespaces, PodRef, SandboxConfig};
 use pintle_runtime::{Error, Key, events};
@@ -9,8 +7,8 @@ use pintle_runtime::{Error, Key, events};
 use super::hooks::Started;
 use super::image::Outcome;
 use super::observe::failed;
-use super::{Home, Memory, Pods, Seat};
-use crate::logs::place;
+use super::prepare::Prepared;
+use super::{Memory, Pods, Seat};
 use crate::plan::{Action, RestartBackoff, World};
 
 impl Pods {
@@ -29,7 +27,12 @@ impl Pods {
         let runtime = &seat.home.runtime;
         match action {
             Action::RunSandbox { attempt } => {
-                if let Err(error) = runtime.run_sandbox(sandbox_config(&seat.home, key, pod, spec, *attempt)).await {
+                let prepared = match self.sandbox(pod, spec, seat, memory, world, *attempt).await? {
+                    Prepared::OnMachine(config) => config,
+                    Prepared::Plain => sandbox_config(key, pod, spec, *attempt),
+                    Prepared::Held => return Ok(false),
+                };
+                if let Err(error) = runtime.run_sandbox(prepared).await {
                     let message = format!("Failed to create pod sandbox: {error}");
                     seat.home.recorder.warning(pod, "FailedCreatePodSandBox", message);
                     return Err(failed(error));
@@ -39,16 +42,29 @@ impl Pods {
             Action::Start { container, attempt, made, backoff } => {
                 let Some(container) = find(spec, container) else { return Ok(false) };
                 let Some(sandbox) = world.ready_sandbox() else { return Ok(true) };
+                let Some(mounted) = self.mounted(pod, spec, seat, memory, world).await else { return Ok(false) };
                 let image_id = match self.image(key, pod, spec, seat, container).await {
                     Outcome::Ready(image_id) => image_id,
                     Outcome::Failed => return Ok(true),
                     Outcome::Pending => return Ok(true),
                 };
-                let shared = sandbox_config(&seat.home, key, pod, spec, sandbox.attempt);
+                let plain = config(pod, container, *attempt, image_id);
+                let prepared = match self.container(pod, spec, seat, memory, world, container, &mounted, &plain).await {
+                    Prepared::OnMachine(config) => config,
+                    Prepared::Plain => plain,
+                    Prepared::Held => return Ok(true),
+                };
+                let shared = match &seat.home.machine {
+                    Some(machine) => {
+                        let made = machine.sandbox(&machine.facts(pod, spec, world), sandbox.attempt).await;
+                        made.map(|(config, _)| config).map_err(Error::Outside)?
+                    }
+                    None => sandbox_config(key, pod, spec, sandbox.attempt),
+                };
                 let started = match made {
                     // The agent ended between the two steps.
                     Some(made) => runtime.start_container(made).await.map(|()| made.clone()),
-                    None => start(seat, &sandbox.id, &shared, config(pod, container, *attempt, image_id)).await,
+                    None => start(seat, &sandbox.id, &shared, prepared).await,
                 };
                 let reference = reference(pod, spec, &container.name);
                 let say = |kind, reason, message: String| seat.home.recorder.record(&reference, kind, reason, message);
@@ -97,13 +113,6 @@ async fn start(
     shared: &SandboxConfig,
     config: ContainerConfig,
 ) -> Result<ContainerId, pintle_container::Error> {
-    // Runtimes make the file, not the directory that it is in.
-    if seat.home.directory.is_some() {
-        let directory = Path::new(&shared.log_directory).join(&config.name);
-        tokio::fs::create_dir_all(&directory).await.map_err(|error| {
-            pintle_container::Error::Failed(format!("no log can be written to {}: {error}", directory.display()))
-        })?;
-    }
     let id = seat.home.runtime.create_container(sandbox, shared, config).await?;
     seat.home.runtime.start_container(&id).await?;
     Ok(id)
@@ -115,14 +124,11 @@ fn remember(memory: &mut Memory, container: &Spec, backoff: Option<RestartBackof
     }
 }
 
-fn sandbox_config(home: &Home, key: &Key, pod: &Pod, spec: &PodSpec, attempt: u32) -> SandboxConfig {
+fn sandbox_config(key: &Key, pod: &Pod, spec: &PodSpec, attempt: u32) -> SandboxConfig {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
-    let of = PodRef { namespace: key.namespace.clone(), name: key.name.clone(), uid };
-    let logs = home.directory.as_deref().map(|root| place::directory(root, &of).display().to_string());
     SandboxConfig {
-        pod: of,
+        pod: PodRef { namespace: key.namespace.clone(), name: key.name.clone(), uid },
         attempt,
-        log_directory: logs.unwrap_or_default(),
         labels: pod.metadata.labels.clone().unwrap_or_default(),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         namespaces: Namespaces { host_network: spec.host_network == Some(true), ..Namespaces::default() },
@@ -141,10 +147,6 @@ fn config(pod: &Pod, container: &Spec, attempt: u32, image_id: String) -> Contai
         arguments: container.args.clone().unwrap_or_default(),
         environment: literals.filter_map(|entry| Some((entry.name.clone(), entry.value.clone()?))).collect(),
         working_directory: container.working_dir.clone(),
-        log_path: place::log_path(&container.name, attempt),
-        stdin: container.stdin == Some(true),
-        stdin_once: container.stdin_once == Some(true),
-        tty: container.tty == Some(true),
         labels: pod.metadata.labels.clone().unwrap_or_default(),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         ..ContainerConfig::default()

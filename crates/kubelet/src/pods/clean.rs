@@ -5,6 +5,7 @@ use std::time::Duration;
 use pintle_runtime::{Error, Key};
 
 use super::observe::{failed, observe};
+use super::prepare::teardown;
 use super::{Pods, Seat};
 
 /// No one waits for such a Pod to end well.
@@ -28,6 +29,7 @@ impl Pods {
         for sandbox in &world.sandboxes {
             runtime.remove_sandbox(&sandbox.id).await.map_err(failed)?;
         }
+        teardown(key, seat).await?;
         self.forget(key, &seat.uid);
         Ok(None)
     }

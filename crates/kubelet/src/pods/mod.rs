@@ -7,13 +7,13 @@ mod clean;
 mod hooks;
 mod image;
 mod observe;
+mod prepare;
 mod probe;
 mod sync;
 mod write;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use pintle_meta::Clock;
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
 use crate::collect::Collection;
+use crate::machine::{Attachment, Machine};
 use crate::plan::{Pull, RestartBackoff, World};
 use crate::probes::Probes;
 use crate::serve::usage::Meter;
@@ -43,11 +44,11 @@ pub(crate) struct Home {
     pub(crate) address: IpAddr,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) recorder: Recorder,
-    /// Where it keeps what Pods need on this machine, if there is one.
-    pub(crate) directory: Option<PathBuf>,
     pub(crate) meter: Meter,
     /// How many dead runs a container keeps, and from which age on they go.
     pub(crate) dead: Collection,
+    /// Nothing for a node that is not there.
+    pub(crate) machine: Option<Machine>,
 }
 
 /// One life of a Pod on a node.
@@ -70,6 +71,7 @@ struct Memory {
     probes: Probes,
     backoffs: BTreeMap<String, RestartBackoff>,
     asked: BTreeMap<ContainerId, Duration>,
+    attachment: Attachment,
     /// The status as this agent last wrote it, until the cache has caught up.
     written: Option<Written>,
     deleted: bool,

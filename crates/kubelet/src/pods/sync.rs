@@ -9,6 +9,7 @@ use pintle_container::ContainerId;
 use pintle_runtime::{ApiError, Error, Key};
 
 use super::observe::observe;
+use super::prepare::teardown;
 use super::{Memory, Pods, Seat};
 use crate::plan::{Hook, Input, Plan, World, plan};
 
@@ -35,10 +36,12 @@ impl Pods {
         let Some(spec) = pod.spec.as_ref() else { return Ok(None) };
         let mut memory = seat.memory.lock().await;
         let status = super::write::latest(pod, &mut memory);
+        memory.attachment.begin();
         let mut rounds = 0;
         let (plan, now) = loop {
             let now = self.context.clock.now();
-            let world = observe(seat).await?;
+            let mut world = observe(seat).await?;
+            self.attend(pod, spec, seat, &mut memory, &mut world).await;
             if pod.metadata.deletion_timestamp.is_none() {
                 self.probe(pod, spec, &status, seat, &world, &mut memory).await;
             }
@@ -52,6 +55,7 @@ impl Pods {
                 world: &world,
                 verdicts: &memory.probes,
                 pulls: &pulls,
+                refusals: &memory.attachment.refusals,
                 backoffs: &memory.backoffs,
                 asked: &asked,
                 hooks: &hooks,
@@ -72,10 +76,12 @@ impl Pods {
         };
         self.write_status(pod, &status, &plan.status, &mut memory).await?;
         if plan.gone && pod.metadata.deletion_timestamp.is_some() && !memory.deleted {
+            teardown(key, seat).await?;
             self.let_go(key, pod).await?;
             memory.deleted = true;
         }
-        let wake_at = plan.wake_at.into_iter().chain(memory.probes.next_at().filter(|_| !plan.gone)).min();
+        let later = memory.probes.next_at().into_iter().chain(memory.attachment.next_at(now)).filter(|_| !plan.gone);
+        let wake_at = plan.wake_at.into_iter().chain(later).min();
         Ok(wake_at
             .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default().max(Duration::from_millis(1))))
     }

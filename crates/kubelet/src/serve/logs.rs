@@ -33,9 +33,9 @@ pub(super) async fn answer(
     let run = find::logged(home, &pod, container, options.previous).await?;
     let (out, lines) = mpsc::channel::<Bytes>(QUEUED);
     let ended = ended(home.runtime.clone(), &run);
-    match &home.directory {
-        Some(root) => {
-            let log = place::file(root, &run.pod, &run.name, run.attempt);
+    match &home.machine {
+        Some(machine) => {
+            let log = place::file(machine.logs(), &run.pod, &run.name, run.attempt);
             tokio::spawn(async move {
                 if let Err(error) = read::read(log.clone(), options, ended, out).await {
                     tracing::warn!(log = %log.display(), %error, "a log could not be read to its end");

@@ -24,7 +24,7 @@ impl Serving {
     }
 
     async fn measure(&self, home: &Home) -> Result<Measured, Failure> {
-        let machine = home.directory.is_some();
+        let machine = home.machine.is_some();
         home.meter.measure(home.runtime.as_ref(), self.pods.clock(), machine).await.map_err(failed)
     }
 }

@@ -10,3 +10,4 @@ mod node;
 mod health;
 mod kills;
 mod lifecycle;
+mod streams;

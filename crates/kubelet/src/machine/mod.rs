@@ -1,0 +1,188 @@
+//! The machine under a node: where its Pods' volumes, logs and messages are, and what their containers are made from.
+//!
+//! A simulated node has none, and nothing of this is done for its Pods.
+
+mod attachment;
+mod keep;
+mod termination;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, Service};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::Client;
+use pintle_container::{ContainerConfig, Dns, Image, PodRef, SandboxConfig};
+use pintle_meta::Clock;
+use pintle_runtime::{Context, Informer};
+
+pub(crate) use attachment::Attachment;
+
+use crate::config::NodeConfig;
+use crate::make::dns::{Cluster, Warning};
+use crate::make::{Facts, container, dns, env, sandbox, services};
+use crate::plan::World;
+use crate::volumes::{self, MountFailure, Mounted, Sources, Volumes};
+
+/// How long a container waits for the Services to be known, right after the node agent has started.
+const SERVICES: Duration = Duration::from_secs(5);
+
+/// Where names are looked up, and where a local resolver keeps the servers behind it.
+const RESOLVER: &str = "/etc/resolv.conf";
+const RESOLVER_BEHIND: &str = "/run/systemd/resolve/resolv.conf";
+
+pub(crate) struct Machine {
+    directory: PathBuf,
+    logs: PathBuf,
+    address: IpAddr,
+    cluster_dns: Vec<IpAddr>,
+    cluster_domain: String,
+    allocatable: BTreeMap<String, Quantity>,
+    volumes: Volumes,
+    services: Informer<Service>,
+    client: Client,
+    clock: Clock,
+}
+
+impl Machine {
+    /// Where the logs of containers are.
+    pub(crate) fn logs(&self) -> &Path {
+        &self.logs
+    }
+
+    /// Nothing for a node without a directory.
+    pub(crate) fn new(context: &Context, config: &NodeConfig) -> Option<Self> {
+        let directory = config.directory.clone()?;
+        // Mounts are made and found by whole paths.
+        let directory = std::path::absolute(&directory).unwrap_or(directory);
+        Some(Machine {
+            logs: config.logs.clone().unwrap_or_else(|| directory.join("logs/pods")),
+            address: config.address,
+            cluster_dns: config.cluster_dns.clone(),
+            cluster_domain: config.cluster_domain.clone(),
+            allocatable: config.capacity.clone(),
+            volumes: Volumes::new(directory.clone()),
+            services: context.informers.of::<Service>(),
+            client: context.client.clone(),
+            clock: context.clock.clone(),
+            directory,
+        })
+    }
+
+    pub(crate) fn facts<'a>(&'a self, pod: &'a Pod, spec: &'a PodSpec, world: &World) -> Facts<'a> {
+        let host_addresses = vec![self.address.to_string()];
+        let of_sandbox = world.ready_sandbox().map(|sandbox| sandbox.addresses.as_slice()).unwrap_or_default();
+        let pod_addresses = match spec.host_network {
+            Some(true) => host_addresses.clone(),
+            _ => of_sandbox.iter().map(ToString::to_string).collect(),
+        };
+        Facts { pod, spec, pod_addresses, host_addresses, allocatable: &self.allocatable }
+    }
+
+    /// Brings all volumes of the Pod into being, or up to date.
+    pub(crate) async fn mount(
+        &self,
+        facts: &Facts<'_>,
+        attachment: &mut Attachment,
+    ) -> Result<Mounted, Vec<MountFailure>> {
+        let now = self.clock.now();
+        let sources = attachment.sources(&self.client, facts, now).await;
+        let (wanted, mut failures) = volumes::wanted(facts, sources);
+        let (volumes, uid, group) = (self.volumes.clone(), facts.uid().to_owned(), volumes::Group::of(facts));
+        let made = blocking(move || volumes.ensure(&uid, &wanted, group, now)).await;
+        match made {
+            Ok(Ok(mounted)) if failures.is_empty() => return Ok(mounted),
+            Ok(made) => failures.extend(made.err().into_iter().flatten()),
+            Err(message) => failures.push(MountFailure { volume: String::new(), message }),
+        }
+        Err(failures)
+    }
+
+    pub(crate) async fn sandbox(
+        &self,
+        facts: &Facts<'_>,
+        attempt: u32,
+    ) -> Result<(SandboxConfig, Vec<Warning>), String> {
+        let hostname = sandbox::hostname(facts, &self.cluster_domain);
+        let cluster = Cluster { servers: &self.cluster_dns, domain: &self.cluster_domain };
+        let (dns, warnings) = dns::dns(facts, &cluster, &resolver().await);
+        let config = sandbox::sandbox(facts, attempt, &hostname, dns, &self.logs)?;
+        let directory = PathBuf::from(&config.log_directory);
+        blocking(move || keep::log_directory(&directory)).await??;
+        Ok((config, warnings))
+    }
+
+    /// What a run of a container is made from; its files are there when this is done. An error is for the Pod's owner.
+    pub(crate) async fn container(
+        &self,
+        facts: &Facts<'_>,
+        spec: &Spec,
+        attempt: u32,
+        image: &Image,
+        mounted: &Mounted,
+        attachment: &mut Attachment,
+    ) -> Result<ContainerConfig, String> {
+        let services = self.service_variables(facts).await?;
+        let now = self.clock.now();
+        let sources: &Sources = attachment.sources(&self.client, facts, now).await;
+        let environment = env::environment(facts, spec, sources, &services)?;
+        let wanted = container::mounts(spec, &environment, mounted)?;
+        let files = keep::Files::of(self, facts, spec, attempt);
+        let (volumes, uid) = (self.volumes.clone(), facts.uid().to_owned());
+        let mounts = blocking(move || {
+            let mut mounts = volumes.mounts(&uid, wanted)?;
+            mounts.extend(files.write()?);
+            Ok::<_, String>(mounts)
+        });
+        let mounts = mounts.await??;
+        let profiles = self.directory.join("seccomp");
+        container::container(facts, spec, attempt, image, environment, mounts, &profiles)
+    }
+
+    async fn service_variables(&self, facts: &Facts<'_>) -> Result<BTreeMap<String, String>, String> {
+        let synced = tokio::time::timeout(SERVICES, self.services.synced()).await;
+        synced.map_err(|_| "services have not yet been read at least once, cannot construct envvars")?;
+        let links = facts.spec.enable_service_links.unwrap_or(true);
+        let mut all = self.services.in_namespace("default");
+        if links && facts.namespace() != "default" {
+            all.extend(self.services.in_namespace(facts.namespace()));
+        }
+        Ok(services::variables(all.iter().map(AsRef::as_ref), facts.namespace(), links))
+    }
+
+    /// Adds to each end what the container left as its last words.
+    pub(crate) fn tell_ends(&self, facts: &Facts<'_>, world: &mut World) {
+        let pod_directory = volumes::pod_directory(&self.directory, facts.uid());
+        let logs = sandbox::log_directory(facts, &self.logs);
+        termination::tell(facts.spec, &pod_directory, &logs, &mut world.containers);
+    }
+
+    /// Takes away all that a Pod had here, when nothing of it runs any more.
+    pub(crate) async fn teardown(&self, pod: PodRef) -> Result<(), String> {
+        let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
+        let done = blocking(move || {
+            volumes.teardown(&pod.uid)?;
+            volumes::remove(&logs, &format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
+        });
+        done.await?.map_err(|error| format!("what the Pod had on the disk could not be removed: {error}"))
+    }
+}
+
+/// The disk may be slow; workers of other Pods are not held up.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| format!("work on the disk did not come to its end: {error}"))
+}
+
+/// What the machine's own programs use, or what is behind it if that is only a resolver of this machine.
+async fn resolver() -> Dns {
+    let read = async |path: &str| tokio::fs::read_to_string(path).await.ok().map(|text| dns::parse(&text));
+    let own = read(RESOLVER).await.unwrap_or_default();
+    let is_local = |server: &String| server.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    match own.servers.iter().all(is_local) {
+        true => read(RESOLVER_BEHIND).await.filter(|behind| !behind.servers.is_empty()).unwrap_or(own),
+        false => own,
+    }
+}
