@@ -25,8 +25,11 @@ pub(super) enum Head {
         fin: bool,
         length: usize,
     },
+    /// Asks for a stream.
+    Open {
+        length: usize,
+    },
     Reply {
-        fin: bool,
         length: usize,
     },
     Reset {
@@ -64,7 +67,8 @@ pub(super) async fn read_head(reader: &mut (impl AsyncRead + Unpin)) -> io::Resu
         ));
     }
     Ok(Some(match u16::from_be_bytes([c, d]) {
-        SYN_REPLY => Head::Reply { fin, length },
+        SYN_STREAM => Head::Open { length },
+        SYN_REPLY => Head::Reply { length },
         RST_STREAM => Head::Reset { length },
         PING => Head::Ping { length },
         GOAWAY => Head::GoAway,
@@ -92,6 +96,14 @@ pub(super) fn syn_stream(stream: u32, fin: bool, headers: &[u8]) -> Vec<u8> {
     frame.extend(stream.to_be_bytes());
     // Belongs to no other stream; the highest priority; no slot.
     frame.extend([0; 6]);
+    frame.extend_from_slice(headers);
+    frame
+}
+
+/// Grants a stream.
+pub(super) fn syn_reply(stream: u32, headers: &[u8]) -> Vec<u8> {
+    let mut frame = control(SYN_REPLY, 0, 4 + headers.len());
+    frame.extend(stream.to_be_bytes());
     frame.extend_from_slice(headers);
     frame
 }

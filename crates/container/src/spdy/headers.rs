@@ -3,6 +3,8 @@
 //! SPDY wants headers compressed with zlib, primed with a dictionary that both sides know. A zlib stream may consist of stored
 //! blocks alone. Those refer to nothing, so the dictionary itself is not needed, only its checksum in the stream's header.
 
+use std::collections::BTreeMap;
+
 /// Deflate with a window of 32 KiB, a preset dictionary, and that dictionary's Adler-32 checksum as SPDY/3 defines it.
 const ZLIB_HEADER: [u8; 6] = [0x78, 0xbb, 0xe3, 0xc6, 0xa7, 0xc2];
 
@@ -44,6 +46,25 @@ impl HeaderWriter {
         block.extend(SYNC);
         block
     }
+}
+
+/// Reads a header block that is plain by now; nothing if it is none.
+pub(super) fn parse(plain: &[u8]) -> Option<BTreeMap<String, String>> {
+    let mut rest = plain;
+    let number = |rest: &mut &[u8]| {
+        let (first, more) = rest.split_first_chunk()?;
+        *rest = more;
+        usize::try_from(u32::from_be_bytes(*first)).ok()
+    };
+    let text = |rest: &mut &[u8]| {
+        let length = number(rest)?;
+        let (text, more) = rest.split_at_checked(length)?;
+        *rest = more;
+        String::from_utf8(text.to_vec()).ok()
+    };
+    let count = number(&mut rest)?;
+    // Each takes eight bytes at least: a wrong number ends with the bytes.
+    (0..count).map(|_| Some((text(&mut rest)?, text(&mut rest)?))).collect()
 }
 
 fn length(value: usize) -> [u8; 4] {

@@ -1,4 +1,5 @@
-//! A client for the streaming servers of container runtimes: exec, attach and port-forward over SPDY/3.1.
+//! SPDY/3.1, as far as Kubernetes still speaks it: a client for the streaming servers of container runtimes (exec, attach,
+//! port-forward), and in [`server`] the port-forward that kubectl asks a node for.
 //!
 //! A CRI runtime answers Exec, Attach and PortForward with a URL of a plain HTTP server on loopback. That server speaks SPDY,
 //! in the dialect of one Go library. This is the smallest client for it:
@@ -10,9 +11,13 @@
 //!   that would hang after 64 KiB. Nor do we open ours: a frame that a closing server has not read makes the kernel drop
 //!   what that server still had to send, and a command's last output would be lost.
 
+pub mod server;
+
+mod dictionary;
 mod frame;
 mod handle;
 mod headers;
+mod inflate;
 mod session;
 mod upgrade;
 

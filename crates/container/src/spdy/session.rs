@@ -62,7 +62,7 @@ impl Session {
         while missing > 0 {
             let head = frame::read_head(&mut self.socket).await.map_err(broken)?;
             match head {
-                Some(Head::Reply { length, .. }) => {
+                Some(Head::Reply { length }) => {
                     frame::skip(&mut self.socket, length).await.map_err(broken)?;
                     missing -= 1;
                 }
@@ -71,7 +71,7 @@ impl Session {
                     self.socket.write_all(&frame::ping(id)).await.map_err(broken)?;
                 }
                 Some(Head::Other { length }) => frame::skip(&mut self.socket, length).await.map_err(broken)?,
-                Some(Head::Data { .. } | Head::Reset { .. } | Head::GoAway) | None => {
+                Some(Head::Data { .. } | Head::Open { .. } | Head::Reset { .. } | Head::GoAway) | None => {
                     return Err(Error::Failed("its streaming server refused a stream".to_owned()));
                 }
             }
@@ -185,7 +185,9 @@ async fn receive(
                 }
             }
             Head::GoAway => return Ok(()),
-            Head::Reply { length, .. } | Head::Other { length } => frame::skip(&mut reader, length).await?,
+            Head::Open { length } | Head::Reply { length } | Head::Other { length } => {
+                frame::skip(&mut reader, length).await?
+            }
         }
     }
     Ok(())

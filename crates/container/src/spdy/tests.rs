@@ -269,3 +269,48 @@ async fn a_refused_upgrade_tells_the_servers_words() {
     assert!(error.contains("404 Not Found") && error.ends_with("no such token"), "{error}");
     server.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_client_of_ours_and_our_server_understand_each_other() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/portforward/x", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        for _ in 0..2 {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(socket.read_u8().await.unwrap());
+            }
+            socket.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await.unwrap();
+            let connect = |port| async move {
+                if port != 80 {
+                    return Err(crate::Error::Failed("nobody listens".to_owned()));
+                }
+                let (near, far) = tokio::io::duplex(1024);
+                tokio::spawn(async move {
+                    let (mut reader, mut writer) = tokio::io::split(far);
+                    tokio::io::copy(&mut reader, &mut writer).await.unwrap();
+                    writer.shutdown().await.unwrap();
+                });
+                Ok(Box::new(near) as crate::Connection)
+            };
+            super::server::ports(socket, connect).await;
+        }
+    });
+    let mut connection = port(&url, 80).await.unwrap();
+    let sent = vec![b'x'; 300_000];
+    let (mut reader, mut writer) = tokio::io::split(&mut connection);
+    let sending = async {
+        writer.write_all(&sent).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    let mut received = Vec::new();
+    let (_, read) = tokio::join!(sending, reader.read_to_end(&mut received));
+    assert_eq!(read.unwrap(), sent.len());
+    drop(connection);
+    let mut nobody = port(&url, 81).await.unwrap();
+    let error = nobody.read_to_string(&mut String::new()).await.unwrap_err().to_string();
+    assert!(error.ends_with("nobody listens"), "{error}");
+    drop(nobody);
+    server.await.unwrap();
+}

@@ -5,7 +5,8 @@
 //!
 //! - `find`: the Pod and the container that a path names
 //! - `logs`: `/containerLogs`
-//! - `websocket`: the protocol below `command` (`/exec`, `/attach`) and `port_forward` (`/portForward`)
+//! - `websocket`: the protocol below `command` (`/exec`, `/attach`) and `port_forward` (`/portForward`); `tunnel`: SPDY for the
+//!   latter, which is what kubectl speaks
 //! - `usage`, `summary`: `/stats/summary` and `/metrics/resource`
 //! - `listener`, `authorize`: HTTPS, and who may ask
 
@@ -16,6 +17,7 @@ pub mod listener;
 mod logs;
 mod port_forward;
 mod summary;
+mod tunnel;
 pub(crate) mod usage;
 mod websocket;
 
@@ -168,14 +170,22 @@ impl Serving {
         pod: &str,
         pairs: &[(String, String)],
     ) -> Result<Response<Answer>, Failure> {
-        let sandbox = find::sandbox(self, home, namespace, pod).await?;
-        let ports = if websocket::is_asked(request.headers()) {
-            port_forward::ports(pairs).map_err(Failure::bad)?
-        } else {
-            Vec::new()
-        };
-        let (answer, connection) = opened(request, &[command::V4])?;
-        tokio::spawn(port_forward::connect(connection, home.runtime.clone(), sandbox.id, ports));
+        let (sandbox, runtime) = (find::sandbox(self, home, namespace, pod).await?.id, home.runtime.clone());
+        let headers = request.headers();
+        if let Some(head) = tunnel::opened(headers) {
+            let (ours, theirs) = tokio::io::duplex(PIPE);
+            tokio::spawn(tunnel::connect(ours, runtime, sandbox));
+            return Ok(head.map(|()| Answer::Upgraded(Box::new(theirs))));
+        }
+        let protocols = [tunnel::TUNNELLED, command::V4];
+        if websocket::protocol(headers, &protocols) == Some(tunnel::TUNNELLED) {
+            let (answer, connection) = opened(request, &protocols)?;
+            tokio::spawn(tunnel::connect_through(connection, runtime, sandbox));
+            return Ok(answer);
+        }
+        let (answer, connection) = opened(request, &protocols)?;
+        let ports = port_forward::ports(pairs).map_err(Failure::bad)?;
+        tokio::spawn(port_forward::connect(connection, runtime, sandbox, ports));
         Ok(answer)
     }
 }

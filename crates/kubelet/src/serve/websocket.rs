@@ -75,6 +75,11 @@ impl Sender {
         self.0.send(frame(BINARY, &[&[channel], content])).await.is_ok()
     }
 
+    /// Sends a message of a protocol without channels.
+    pub(super) async fn send_whole(&self, content: &[u8]) -> bool {
+        self.0.send(frame(BINARY, &[content])).await.is_ok()
+    }
+
     /// Says that no more will be sent.
     pub(super) async fn close(&self) {
         const NORMAL: u16 = 1000;
