@@ -52,6 +52,9 @@ impl ApiServer {
             let wanted = wanted.unwrap_or(Wanted { shape: response::Shape::Object, yaml: false });
             return serve::dispatch(self, &request.method, &target.path, &query, wanted).await;
         };
+        if serve::usage::is_served(self, &path) {
+            return serve::usage::answer(self, target.verb, &path, &query, wanted?).await;
+        }
         let catalogue = self.registry.catalogue.load_full();
         let Some(resource) = catalogue.get(&path.group, &path.version, &path.resource) else {
             let known = catalogue.of_group_version(&path.group, &path.version).next().is_some();

@@ -59,6 +59,11 @@ impl ApiServer {
         self.nodes.store(Some(Arc::new(nodes)));
     }
 
+    /// Whether there is a way to nodes.
+    pub fn knows_nodes(&self) -> bool {
+        self.nodes.load().is_some()
+    }
+
     /// Sends a request to the node of that name.
     pub async fn ask_node(&self, name: &str, request: Request<()>) -> Result<NodeAnswer, Status> {
         let catalogue = self.registry.catalogue.load_full();
