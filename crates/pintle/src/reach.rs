@@ -72,3 +72,6 @@ pub(crate) async fn listen(
     tokio::spawn(node.serve(listener, shutdown));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

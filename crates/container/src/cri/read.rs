@@ -88,7 +88,8 @@ pub(super) fn image(image: cri::Image, asked: Option<&str>) -> Image {
         size: image.size,
         names,
         pinned: image.pinned,
-        user: image.uid.map(|uid| uid.value),
+        // One that names nobody runs as root.
+        user: image.uid.map(|uid| uid.value).or(image.username.is_empty().then_some(0)),
         user_name: image.username,
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Attachment {
     sources: Option<Sources>,
     hold: Option<Hold>,
     refreshed: Option<Refreshed>,
+    /// The Pod has ended and its volumes are gone.
+    pub(crate) released: bool,
     /// Containers that could not be made from their spec, and why.
     pub(crate) refusals: BTreeMap<String, Refusal>,
 }

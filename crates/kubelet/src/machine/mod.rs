@@ -6,6 +6,11 @@ mod attachment;
 mod keep;
 mod termination;
 
+#[cfg(test)]
+pub(crate) mod scripted;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -157,6 +162,13 @@ impl Machine {
         let pod_directory = volumes::pod_directory(&self.directory, facts.uid());
         let logs = sandbox::log_directory(facts, &self.logs);
         termination::tell(facts.spec, &pod_directory, &logs, &mut world.containers);
+    }
+
+    /// Gives back what the volumes of a Pod took that has ended.
+    pub(crate) async fn release(&self, uid: String) -> Result<(), String> {
+        let volumes = self.volumes.clone();
+        let done = blocking(move || volumes.release(&uid));
+        done.await?.map_err(|error| format!("the Pod's volumes could not be removed: {error}"))
     }
 
     /// Takes away all that a Pod had here, when nothing of it runs any more.

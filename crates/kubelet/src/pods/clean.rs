@@ -26,10 +26,16 @@ impl Pods {
         if !world.nothing_runs() {
             return Ok(Some(GRACE));
         }
+        if seat.home.machine.is_some() {
+            for sandbox in &world.sandboxes {
+                runtime.stop_sandbox(&sandbox.id).await.map_err(failed)?;
+            }
+            // The sandbox goes last: after a crash it is what tells of the Pod.
+            teardown(key, seat).await?;
+        }
         for sandbox in &world.sandboxes {
             runtime.remove_sandbox(&sandbox.id).await.map_err(failed)?;
         }
-        teardown(key, seat).await?;
         self.forget(key, &seat.uid);
         Ok(None)
     }

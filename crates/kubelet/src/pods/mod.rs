@@ -84,6 +84,17 @@ struct Pulls {
 }
 
 impl Seat {
+    fn new(home: Arc<Home>, uid: &str) -> Self {
+        Seat {
+            home,
+            uid: uid.to_owned(),
+            memory: tokio::sync::Mutex::default(),
+            pulls: Mutex::default(),
+            answers: Mutex::default(),
+            hooks: Mutex::default(),
+        }
+    }
+
     fn pulls(&self) -> MutexGuard<'_, Pulls> {
         self.pulls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,16 +199,7 @@ impl Pods {
     fn seat(&self, key: &Key, uid: &str, home: &Arc<Home>) -> Arc<Seat> {
         let mut seats = self.seats();
         let lives = seats.entry(key.clone()).or_default();
-        let seat = lives.entry(uid.to_owned()).or_insert_with(|| {
-            Arc::new(Seat {
-                home: home.clone(),
-                uid: uid.to_owned(),
-                memory: tokio::sync::Mutex::default(),
-                pulls: Mutex::default(),
-                answers: Mutex::default(),
-                hooks: Mutex::default(),
-            })
-        });
+        let seat = lives.entry(uid.to_owned()).or_insert_with(|| Arc::new(Seat::new(home.clone(), uid)));
         seat.clone()
     }
 

@@ -140,6 +140,14 @@ impl Pods {
     }
 }
 
+/// After the last container of a Pod is gone that will start none any more.
+pub(super) async fn release(seat: &Seat, memory: &mut Memory) -> Result<(), Error> {
+    let Some(machine) = seat.home.machine.as_ref().filter(|_| !memory.attachment.released) else { return Ok(()) };
+    machine.release(seat.uid.clone()).await.map_err(Error::Outside)?;
+    memory.attachment.released = true;
+    Ok(())
+}
+
 /// After the last container is gone and before the API server forgets the Pod.
 pub(super) async fn teardown(key: &Key, seat: &Seat) -> Result<(), Error> {
     let Some(machine) = &seat.home.machine else { return Ok(()) };
@@ -152,3 +160,7 @@ fn say(seat: &Seat, pod: &Pod, failures: &[MountFailure]) {
         seat.home.recorder.warning(pod, "FailedMount", failure.to_string());
     }
 }
+
+#[cfg(test)]
+#[path = "prepare_tests.rs"]
+mod tests;

@@ -9,7 +9,7 @@ use pintle_container::ContainerId;
 use pintle_runtime::{ApiError, Error, Key};
 
 use super::observe::observe;
-use super::prepare::teardown;
+use super::prepare::{release, teardown};
 use super::{Memory, Pods, Seat};
 use crate::plan::{Hook, Input, Plan, World, plan};
 
@@ -75,6 +75,9 @@ impl Pods {
             }
         };
         self.write_status(pod, &status, &plan.status, &mut memory).await?;
+        if plan.gone {
+            release(seat, &mut memory).await?;
+        }
         if plan.gone && pod.metadata.deletion_timestamp.is_some() && !memory.deleted {
             teardown(key, seat).await?;
             self.let_go(key, pod).await?;

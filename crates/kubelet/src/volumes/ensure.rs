@@ -135,17 +135,31 @@ impl Volumes {
         })
     }
 
+    /// Unmounts and removes the volumes of a Pod that has ended; what its containers said is kept.
+    pub(crate) fn release(&self, uid: &str) -> io::Result<()> {
+        let Some(path) = self.found(uid)? else { return Ok(()) };
+        mounts::unmount_below(&path)?;
+        remove(&path, "volume-subpaths")?;
+        remove(&path, "volumes")
+    }
+
     /// Unmounts and removes all that a Pod has on this machine. What its volumes lead to elsewhere stays.
     pub(crate) fn teardown(&self, uid: &str) -> io::Result<()> {
+        let Some(path) = self.found(uid)? else { return Ok(()) };
+        mounts::unmount_below(&path)?;
+        remove(&self.directory.join("pods"), uid)
+    }
+
+    /// The directory of a Pod, if it has one.
+    fn found(&self, uid: &str) -> io::Result<Option<PathBuf>> {
         if !is_plain(uid) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{uid:?} is no UID of a Pod")));
         }
         let path = self.pod(uid);
-        if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return Ok(());
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(|_| Some(path)),
         }
-        mounts::unmount_below(&path)?;
-        remove(&self.directory.join("pods"), uid)
     }
 }
 

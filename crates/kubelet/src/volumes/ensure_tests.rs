@@ -265,11 +265,17 @@ fn nothing_of_a_pod_is_left_and_nothing_else_is_touched() {
     climbing.container = "..".into();
     assert!(volumes.mounts("7f0c", vec![climbing]).is_err());
 
+    // A Pod that has ended keeps what its containers said, until it is deleted.
+    fs::create_dir_all(root.join("pods/7f0c/containers/c")).unwrap();
+    volumes.release("7f0c").unwrap();
+    volumes.release("7f0c").unwrap();
+    let left: Vec<PathBuf> = fs::read_dir(root.join("pods/7f0c")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, [root.join("pods/7f0c/containers")]);
     volumes.teardown("7f0c").unwrap();
     volumes.teardown("7f0c").unwrap();
     assert_eq!(fs::read_dir(root.join("pods")).unwrap().count(), 0);
     assert_eq!(fs::read_to_string(root.join("outside/deep/file")).unwrap(), "mine");
-    assert!(volumes.teardown("..").is_err() && volumes.teardown("").is_err());
+    assert!(volumes.teardown("..").is_err() && volumes.release("").is_err());
 }
 
 #[test]

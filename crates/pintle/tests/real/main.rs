@@ -7,7 +7,9 @@ mod harness;
 
 mod node;
 
+mod files;
 mod health;
 mod kills;
 mod lifecycle;
+mod limits;
 mod streams;

@@ -108,7 +108,10 @@ impl Real {
     pub async fn pod_until(&self, name: &str, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("Pod {name}: {what}"), async || {
             let pod = self.get(&format!("pod {name}")).await;
-            if fits(&pod) { Ok(pod) } else { Err(pod["status"].to_string()) }
+            match fits(&pod) {
+                true => Ok(pod),
+                false => Err(format!("{}\n{}", pod["status"], self.ok("get events").await)),
+            }
         })
         .await
     }

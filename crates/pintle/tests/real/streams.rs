@@ -27,6 +27,7 @@ async fn a_user_reads_logs_runs_commands_copies_files_and_reaches_ports() {
     files(&cluster).await;
     attached(&cluster).await;
     ports(&cluster).await;
+    usage(&cluster).await;
 }
 
 async fn logs(cluster: &Real) {
@@ -100,5 +101,28 @@ async fn ports(cluster: &Real) {
         let mut answer = [0; 5];
         tokio::time::timeout(patience, stream.read_exact(&mut answer)).await.expect("it answers").expect("bytes");
         assert_eq!(answer, word.as_bytes());
+    }
+}
+
+async fn usage(cluster: &Real) {
+    // A rate is known after the second measurement, ten seconds after the first.
+    let said = cluster.until("top pods --containers --no-headers", |said| said.contains("web")).await;
+    assert!(
+        said.lines().any(|line| line.starts_with("web") && line.contains("main") && line.ends_with("Mi")),
+        "{said}"
+    );
+    let said = cluster.until("top nodes --no-headers", |said| said.contains('%')).await;
+    assert!(said.lines().count() == 1 && said.contains("Mi"), "{said}");
+    let summary = cluster.get_raw_summary().await;
+    assert!(summary["pods"].as_array().is_some_and(|pods| !pods.is_empty()), "{summary}");
+}
+
+impl Real {
+    /// What the node itself says, through the API server.
+    async fn get_raw_summary(&self) -> serde_json::Value {
+        let nodes = self.get("nodes").await;
+        let name = nodes["items"][0]["metadata"]["name"].as_str().expect("a name").to_owned();
+        let said = self.ok(&format!("get --raw /api/v1/nodes/{name}/proxy/stats/summary")).await;
+        serde_json::from_str(&said).expect("JSON")
     }
 }
