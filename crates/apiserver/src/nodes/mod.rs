@@ -70,7 +70,7 @@ impl ApiServer {
         let resource = catalogue.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
         let node = crate::codec::decode(&self.registry.get(resource, "", name).await?.value);
         let Some(nodes) = self.nodes.load_full() else {
-            return Err(Status::unavailable("this server knows no way to its nodes"));
+            return Err(Status::new(501, "NotImplemented", "this server has no way to its nodes"));
         };
         nodes.send(Place::of(&node), request).await.map_err(|why| Status::internal(format!("node {name}: {why}")))
     }

@@ -18,6 +18,9 @@ use super::{place, tail};
 /// How often a followed log is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// After how many looks it is asked whether the container has ended.
+const LOOKS: u64 = 5;
+
 /// A longer line is told in pieces. Runtimes write at most 16 KiB of text to one.
 const LONGEST: u64 = 1024 * 1024;
 
@@ -91,9 +94,9 @@ impl Reading {
 
     /// Waits for more until the container has ended and all it wrote is told.
     async fn follow(&mut self, mut current: Option<Part>) -> io::Result<()> {
-        loop {
-            // Asked first: what it wrote before its end is in the file then.
-            let ended = (self.ended)().await;
+        for look in 0_u64.. {
+            // Asked first: what it wrote before its end is in the file then. Not each time: the runtime has other work.
+            let ended = look % LOOKS == 0 && (self.ended)().await;
             if current.is_none() {
                 current = open(&self.log).await?.map(Part::new);
             }
@@ -122,6 +125,7 @@ impl Reading {
             }
             tokio::time::sleep(LOOK).await;
         }
+        Ok(())
     }
 }
 
