@@ -34,12 +34,13 @@ impl Scene {
             address: [192, 0, 2, 7].into(),
             runtime: Simulated::new(context.clock.clone()).node("m", 1),
             recorder: context.recorder("kubelet"),
+            meter: Default::default(),
             machine: Some(machine(&context, directory.path(), Vec::new())),
             dead: crate::Collection::default(),
         };
         let seat = Seat::new(Arc::new(home), "7f0c");
         let (pod, world, memory) = (testing::pod(spec), World::default(), Memory::default());
-        Scene { server, pods, seat, pod, world, memory, directory: directory }
+        Scene { server, pods, seat, pod, world, memory, directory }
     }
 
     /// `None` if it is held back.
