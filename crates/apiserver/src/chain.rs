@@ -52,6 +52,9 @@ impl ApiServer {
             let wanted = wanted.unwrap_or(Wanted { shape: response::Shape::Object, yaml: false });
             return serve::dispatch(self, &request.method, &target.path, &query, wanted).await;
         };
+        if serve::usage::is_served(self, &path) {
+            return serve::usage::answer(self, target.verb, &path, &query, wanted?).await;
+        }
         let catalogue = self.registry.catalogue.load_full();
         let Some(resource) = catalogue.get(&path.group, &path.version, &path.resource) else {
             let known = catalogue.of_group_version(&path.group, &path.version).next().is_some();
@@ -73,6 +76,7 @@ impl ApiServer {
             fence,
             wanted: wanted?,
             warnings: Vec::new(),
+            upgrade: request.upgrade,
         };
         let asked = exchange.path.subresource.is_empty();
         exchange.warnings.extend(resource.strategy.deprecation().filter(|_| asked).map(str::to_owned));

@@ -26,6 +26,8 @@ pub struct Exchange {
     pub fence: Option<Fence>,
     pub wanted: Wanted,
     pub warnings: Vec<String>,
+    /// Taken by what hands the connection over to another protocol.
+    pub upgrade: Option<hyper::upgrade::OnUpgrade>,
 }
 
 impl Exchange {

@@ -14,7 +14,6 @@ use crate::authn::User;
 use crate::authz::Attributes;
 use crate::codec;
 use crate::registry::{Registry, read_error};
-use crate::request::percent_decode;
 use http::HeaderMap;
 use pintle_meta::{Status, object};
 use pintle_store::{CommitError, Committed, Expect, Op, Revision, Txn};
@@ -67,7 +66,7 @@ impl Fence {
     fn parse(text: &str) -> Option<Fence> {
         let (namespace, rest) = text.split_once('/')?;
         let (rest, identity) = match rest.split_once('@') {
-            Some((rest, identity)) => (rest, Some(percent_decode(identity))),
+            Some((rest, identity)) => (rest, Some(pintle_meta::query::decode(identity))),
             None => (rest, None),
         };
         let (lease, term) = rest.rsplit_once(':')?;

@@ -9,6 +9,7 @@
 //! - [`request`], [`body`]: what is asked
 //! - [`authn`], [`authz`]: who asks, and whether they may
 //! - [`exchange`], [`verbs`], [`subresources`]: one file a verb
+//! - [`nodes`]: the way to the nodes, for what they answer
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
@@ -37,6 +38,7 @@ pub mod follow;
 pub mod incoming;
 pub mod jsonpath;
 pub mod listener;
+pub mod nodes;
 pub mod pki;
 pub mod registry;
 pub mod request;
@@ -49,7 +51,7 @@ pub mod table;
 pub mod verbs;
 
 use admission::Admission;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use authn::Tokens;
 use authz::Authorizer;
 use catalogue::Catalogue;
@@ -96,6 +98,7 @@ pub struct Inner {
     pub metrics: serve::metrics::Metrics,
     pub pace: Pace,
     address: OnceLock<String>,
+    nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
     stop: watch::Sender<bool>,
 }
 
@@ -137,6 +140,7 @@ impl ApiServer {
             metrics: serve::metrics::Metrics::default(),
             pace,
             address: OnceLock::new(),
+            nodes: ArcSwapOption::empty(),
             stop: watch::Sender::new(false),
         }));
         bootstrap::bootstrap(&server).await.map_err(|status| StartError::Bootstrap(status.message))?;

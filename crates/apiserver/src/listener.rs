@@ -84,19 +84,21 @@ async fn connection(
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
         .keep_alive_interval(Some(Duration::from_secs(30)));
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection.into_owned()).await {
         tracing::debug!(%error, "a connection ended early");
     }
 }
 
-async fn answer(server: ApiServer, peer: Peer, request: http::Request<Incoming>) -> Response<Body> {
+async fn answer(server: ApiServer, peer: Peer, mut request: http::Request<Incoming>) -> Response<Body> {
+    let asked = request.headers().contains_key(http::header::UPGRADE);
+    let upgrade = asked.then(|| hyper::upgrade::on(&mut request));
     let (head, body) = request.into_parts();
     let body = match read(body).await {
         Ok(body) => body,
         Err(status) => return response::failure(&status),
     };
-    server.handle(Request { method: head.method, uri: head.uri, headers: head.headers, body, peer }).await
+    server.handle(Request { method: head.method, uri: head.uri, headers: head.headers, body, peer, upgrade }).await
 }
 
 /// Reads the body. One that is too large is read to its end, within reason, so that its sender hears the answer.

@@ -110,10 +110,16 @@ impl Pki {
         self.sign(params)
     }
 
-    fn server(&self, addresses: &[IpAddr], names: &[&str], now: Timestamp) -> Result<Identity, PkiError> {
+    fn server(
+        &self,
+        common_name: &str,
+        addresses: &[IpAddr],
+        names: &[&str],
+        now: Timestamp,
+    ) -> Result<Identity, PkiError> {
         let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
         let mut params = valid_for(CertificateParams::new(names)?, now, AUTHORITY_YEARS);
-        params.distinguished_name.push(DnType::CommonName, "pintle-apiserver");
+        params.distinguished_name.push(DnType::CommonName, common_name);
         params.subject_alt_names.extend(addresses.iter().map(|a| SanType::IpAddress(*a)));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params)
@@ -135,7 +141,25 @@ impl Pki {
             "kubernetes.default.svc",
             "kubernetes.default.svc.cluster.local",
         ];
-        let identity = self.server(addresses, &names, now)?;
+        self.tls(&self.server("pintle-apiserver", addresses, &names, now)?, &[b"h2", b"http/1.1"])
+    }
+
+    /// TLS for a node's own listener: HTTP/1.1 alone, which can hand connections over.
+    pub fn node_tls(
+        &self,
+        name: &str,
+        addresses: &[IpAddr],
+        now: Timestamp,
+    ) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+        self.tls(&self.server(&format!("system:node:{name}"), addresses, &[name], now)?, &[b"http/1.1"])
+    }
+
+    /// What the server shows to nodes when it asks them.
+    pub fn node_client(&self, now: Timestamp) -> Result<Identity, PkiError> {
+        self.client("kube-apiserver-kubelet-client", crate::authn::MASTERS, now)
+    }
+
+    fn tls(&self, identity: &Identity, protocols: &[&[u8]]) -> Result<Arc<rustls::ServerConfig>, PkiError> {
         let setup = |e: rustls::pki_types::pem::Error| PkiError::Setup(e.to_string());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
@@ -150,7 +174,7 @@ impl Pki {
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Arc::new(config))
     }
 }

@@ -2,10 +2,11 @@
 
 use http::{HeaderMap, Method, Uri};
 use pintle_meta::labels::{FieldSelector, Selector};
-use pintle_meta::{Status, field};
+use pintle_meta::{Status, field, query};
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use hyper::upgrade::OnUpgrade;
 
 /// A request whose body has arrived, as every transport hands it in.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Request {
     pub body: Bytes,
     /// Who the transport says is calling: a verified client certificate, or an in-process caller.
     pub peer: Peer,
+    /// Set where the transport can hand the connection over to another protocol.
+    pub upgrade: Option<OnUpgrade>,
 }
 
 /// What the transport knows about the caller before authentication.
@@ -46,12 +49,14 @@ pub struct ResourcePath {
     pub resource: String,
     pub name: String,
     pub subresource: String,
+    /// What stands behind `proxy`.
+    pub rest: String,
 }
 
 impl Target {
     /// `/apis/apps/v1/namespaces/default/deployments/web/scale` and its kin.
     pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
-        let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(percent_decode).collect();
+        let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(query::decode).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
@@ -73,7 +78,13 @@ impl Target {
         };
         found.resource = rest.first().copied().unwrap_or_default().to_owned();
         found.name = rest.get(1).copied().unwrap_or_default().to_owned();
-        found.subresource = rest.get(2..).map(|r| r.join("/")).unwrap_or_default();
+        match rest.get(2..).unwrap_or_default() {
+            ["proxy", rest @ ..] => {
+                found.subresource = "proxy".to_owned();
+                found.rest = rest.join("/");
+            }
+            parts => found.subresource = parts.join("/"),
+        }
         let verb = match (method, found.name.is_empty()) {
             (&Method::GET | &Method::HEAD, true) if query.flag("watch") => "watch",
             (&Method::GET | &Method::HEAD, true) => "list",
@@ -107,11 +118,8 @@ pub struct Query(BTreeMap<String, Vec<String>>);
 impl Query {
     pub fn parse(text: &str) -> Self {
         let mut map: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for pair in text.split('&').filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            map.entry(percent_decode(&key.replace('+', " ")))
-                .or_default()
-                .push(percent_decode(&value.replace('+', " ")));
+        for (name, value) in query::pairs(text) {
+            map.entry(name).or_default().push(value);
         }
         Query(map)
     }
@@ -128,12 +136,16 @@ impl Query {
         self.0.get(key).map(Vec::as_slice).unwrap_or_default()
     }
 
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(|(name, values)| values.iter().map(|value| (name.as_str(), value.as_str())))
+    }
+
     /// As the API reads booleans in a query: anything but absent, `0` and `false` is true.
     pub fn flag(&self, key: &str) -> bool {
         self.has(key) && !matches!(self.get(key), "0" | "false")
     }
 
-    fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
+    pub fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
         let text = self.get(key);
         if text.is_empty() {
             return Ok(None);
@@ -156,29 +168,6 @@ impl Query {
             )),
         }
     }
-}
-
-pub(crate) fn percent_decode(text: &str) -> String {
-    if !text.contains('%') {
-        return text.to_owned();
-    }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut i = 0;
-    while i < bytes.len() {
-        let hex = (bytes[i] == b'%').then(|| text.get(i + 1..i + 3)).flatten();
-        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                i += 3;
-            }
-            None => {
-                out.push(bytes[i]);
-                i += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Which revision a read may serve.
@@ -327,6 +316,9 @@ mod tests {
 
         let t = target(Method::PUT, "/api/v1/namespaces/x/finalize", "");
         assert_eq!(t.resource.unwrap().subresource, "finalize");
+
+        let r = target(Method::GET, "/api/v1/nodes/a/proxy/stats/summary", "").resource.unwrap();
+        assert_eq!((r.subresource.as_str(), r.rest.as_str()), ("proxy", "stats/summary"));
 
         assert_eq!(target(Method::GET, "/api/v1/pods", "watch=1").verb, "watch");
         assert_eq!(target(Method::DELETE, "/api/v1/namespaces/x/pods", "").verb, "deletecollection");

@@ -1,7 +1,9 @@
 //! Parts of an object with a path of their own: status and scale for every kind that has them, and the few others.
 
 mod binding;
+mod connect;
 mod eviction;
+mod log;
 mod scale;
 mod token;
 
@@ -38,13 +40,13 @@ pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -
         ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "patch") => {
             verbs::patch::patch(server, exchange).await
         }
+        ("log", _) => log::log(server, exchange).await,
+        ("exec" | "attach" | "portforward", _) => connect::stream(server, exchange).await,
+        ("proxy", _) if exchange.resource.name == "nodes" => connect::proxy(server, exchange).await,
         (other, _) => Err(Status::new(
             501,
             "NotImplemented",
-            format!(
-                "{}/{other} is not served by this version of Pintle: its nodes offer no streaming yet",
-                exchange.resource.name
-            ),
+            format!("{}/{other} is not served by this version of Pintle", exchange.resource.name),
         )),
     }
 }

@@ -5,14 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pintle_container::{Runtime, Simulated};
+use pintle_meta::Clock;
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
 use crate::collect::Collector;
 use crate::config::NodeConfig;
+use crate::logs::rotate::{self, Rotation};
 use crate::machine::Machine;
 use crate::node::Presence;
 use crate::pods::{Home, Pods};
+use crate::serve::Serving;
+use crate::serve::usage::Meter;
 
 /// The name under which node agents write.
 pub const AGENT: &str = "kubelet";
@@ -68,6 +72,7 @@ impl Fleet {
             address: config.address,
             runtime: runtime.clone(),
             recorder: recorder.clone(),
+            meter: Meter::default(),
             dead: config.collection.clone(),
             machine: Machine::new(&self.context, &config),
         });
@@ -81,6 +86,7 @@ impl Fleet {
         });
         let presence = Presence::new(&self.context, config, runtime, recorder);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
+        let clock = self.context.clock.clone();
         let member = tokio::spawn(async move {
             let work = async {
                 pods.join(home.clone()).await;
@@ -89,7 +95,7 @@ impl Fleet {
                         collector.run().await;
                     }
                 };
-                tokio::join!(presence.keep(), pods.follow(&home), pods.sweep(&home), collect);
+                tokio::join!(presence.keep(), pods.follow(&home), pods.sweep(&home), collect, keep(&home, clock));
             };
             tokio::select! {
                 biased;
@@ -106,6 +112,11 @@ impl Fleet {
             member.abort();
             self.pods.leave(name);
         }
+    }
+
+    /// What answers requests for these nodes: their logs, commands in their containers, what they use.
+    pub fn serving(&self) -> Serving {
+        Serving::new(self.pods.clone())
     }
 
     /// Names of the nodes, sorted.
@@ -140,4 +151,11 @@ impl Fleet {
     fn members(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, JoinHandle<()>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Keeps logs small and measures what is used, where there is a machine. Runs until dropped.
+async fn keep(home: &Home, clock: Clock) {
+    let Some(machine) = &home.machine else { return };
+    let runtime = home.runtime.as_ref();
+    tokio::join!(rotate::keep(Rotation::default(), machine.logs(), runtime, &clock), home.meter.keep(runtime, &clock),);
 }

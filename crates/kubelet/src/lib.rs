@@ -4,8 +4,10 @@
 //!
 //! - [`config`]: what a node is told about itself
 //! - [`fleet`]: node agents in this process, and how to start and stop them
+//! - `logs`: the logs of containers, read, followed and rotated
 //! - `node`: the Node object, its heartbeat and its Lease
 //! - `pods`: who wakes a Pod's worker; observe, probe, plan, act, write
+//! - [`serve`]: logs, exec, attach, port-forward and statistics, for the API server and over HTTPS
 //! - `machine`: the machine under a node: what its Pods find there
 //! - `make`: from a Pod's spec to what its sandbox and containers are made from; no I/O
 //! - `volumes`: what a Pod has on the machine's disk
@@ -18,11 +20,13 @@
 
 pub mod config;
 pub mod fleet;
+pub mod serve;
 
 pub mod collect;
 mod credentials;
 mod ephemeral;
 mod handlers;
+mod logs;
 mod node;
 
 mod machine;
@@ -35,3 +39,4 @@ mod volumes;
 pub use collect::Collection;
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use fleet::{Fleet, Kubelet};
+pub use serve::Serving;

@@ -8,6 +8,7 @@
 //! - [`object`]: reading and writing the metadata of a dynamic object
 //! - [`labels`]: label and field selectors
 //! - [`quantity`]: amounts such as `500m` and `1Gi`
+//! - [`query`]: the query of a URL
 //! - [`rules`]: what a name, a label, a port may look like
 //! - [`field`]: paths into an object and what is wrong there
 //! - [`status`]: the answer that says what went wrong
@@ -18,6 +19,7 @@ pub mod labels;
 pub mod names;
 pub mod object;
 pub mod quantity;
+pub mod query;
 pub mod random;
 pub mod rules;
 pub mod status;

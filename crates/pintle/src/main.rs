@@ -7,6 +7,7 @@ mod kubeconfig;
 mod machine;
 mod new;
 mod plane;
+mod reach;
 mod snapshot;
 mod store;
 mod up;

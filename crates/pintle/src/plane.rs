@@ -1,19 +1,24 @@
 //! The one place where the parts are put together: loops, scheduler and nodes over one API server.
 
 use crate::machine::{Machine, Nodes};
+use crate::reach::{self, Reach};
 use pintle_apiserver::ApiServer;
 use pintle_apiserver::authn::User;
+use pintle_apiserver::nodes::remote::Remote;
+use pintle_apiserver::pki::{Pki, PkiError};
 use pintle_container::Simulated;
 use pintle_controllers::roster::{self, Options, Running};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::Scheduler;
+use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 /// Everything that acts on its own. Dropping it stops it.
 pub(crate) struct Plane {
     stop: Trigger,
+    shutdown: Shutdown,
     loops: Loops,
     nodes: Fleet,
     machine: Option<Box<Machine>>,
@@ -47,7 +52,7 @@ impl Plane {
             }
         };
         // Everything that is not elected shares its informers.
-        let control = context(shutdown);
+        let control = context(shutdown.clone());
         let options = Options { root_ca: Some(ca_pem.to_owned()) };
         let loops = match identity {
             None => Loops::Alone {
@@ -64,7 +69,18 @@ impl Plane {
                 (fleet, Some(machine))
             }
         };
-        Plane { stop, loops, nodes, machine }
+        Plane { stop, shutdown, loops, nodes, machine }
+    }
+
+    /// Lets the API server reach the nodes of this process, and others this machine.
+    pub(crate) async fn reach(&self, server: &ApiServer, pki: &Pki, clock: &Clock) -> Result<(), PkiError> {
+        let remote = Remote::new(&pki.ca_pem, &pki.node_client(clock.now())?)?;
+        server.set_nodes(Arc::new(Reach { serving: self.nodes.serving(), remote }));
+        if let Some(machine) = &self.machine {
+            let of = (machine.config.name.as_str(), machine.config.address);
+            reach::listen(server, self.nodes.serving(), of, pki, clock, self.shutdown.clone()).await?;
+        }
+        Ok(())
     }
 
     /// How many loops there are, for the line that says so.

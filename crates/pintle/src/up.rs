@@ -144,6 +144,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     let described = nodes.described();
     let simulated = matches!(nodes, Nodes::Simulated(_)) && flags.machine.nodes.is_none();
     let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, nodes, identity);
+    plane.reach(&server, &pki, &clock).await?;
     println!("loops      {} running{each}, {described}", plane.loops());
     if simulated {
         println!("           for real containers, run it as root after: {}", machine::INSTALL);

@@ -58,6 +58,7 @@ impl Cluster {
             headers: map,
             body: body.into(),
             peer,
+            upgrade: None,
         };
         let (head, body) = self.server.handle(request).await.into_parts();
         let bytes = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is served besides objects: discovery, OpenAPI, health, version, metrics, reviews.
+//! What is served besides objects: discovery, OpenAPI, health, version, metrics, reviews, usage.
 
 pub mod descriptions;
 pub mod discovery;
@@ -6,6 +6,7 @@ pub mod health;
 pub mod metrics;
 pub mod openapi;
 pub mod reviews;
+pub mod usage;
 
 use crate::ApiServer;
 use crate::body::Body;

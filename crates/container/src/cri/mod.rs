@@ -32,7 +32,9 @@ use crate::image::{Image, PullRequest};
 use crate::runtime::{Execution, Runtime, Version};
 use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId};
 use crate::security::Resources;
+use crate::spdy;
 use crate::stats::{Health, ImageStore, Usage};
+use crate::streams::{Connection, Process, Wanted};
 use changes::Changes;
 use channel::{Caller, USUAL, failed, or_gone};
 use messages as cri;
@@ -288,6 +290,30 @@ impl Runtime for Cri {
         let ran = self.caller.call("/runtime.v1.RuntimeService/ExecSync", request, patience).await;
         let ran: cri::ExecSyncResponse = ran.map_err(failed)?;
         Ok(Execution { exit_code: ran.exit_code, output: [ran.stdout, ran.stderr].concat() })
+    }
+
+    async fn exec_streams(&self, id: &ContainerId, command: &[String], wanted: Wanted) -> Result<Process, Error> {
+        let Wanted { stdin, stdout, stderr, tty } = wanted;
+        let stderr = stderr && !tty;
+        let request = cri::ExecRequest { id: id.0.clone(), cmd: command.to_vec(), tty, stdin, stdout, stderr };
+        let answer = self.caller.call("/runtime.v1.RuntimeService/Exec", request, USUAL).await;
+        let answer: cri::StreamResponse = answer.map_err(failed)?;
+        spdy::exec(&answer.url, wanted).await
+    }
+
+    async fn attach(&self, id: &ContainerId, wanted: Wanted) -> Result<Process, Error> {
+        let Wanted { stdin, stdout, stderr, tty } = wanted;
+        let request = cri::AttachRequest { id: id.0.clone(), stdin, tty, stdout, stderr: stderr && !tty };
+        let answer = self.caller.call("/runtime.v1.RuntimeService/Attach", request, USUAL).await;
+        let answer: cri::StreamResponse = answer.map_err(failed)?;
+        spdy::attach(&answer.url, wanted).await
+    }
+
+    async fn connect(&self, sandbox: &SandboxId, port: u16) -> Result<Connection, Error> {
+        let request = cri::PortForwardRequest { sandbox: sandbox.0.clone(), ports: vec![i32::from(port)] };
+        let answer = self.caller.call("/runtime.v1.RuntimeService/PortForward", request, USUAL).await;
+        let answer: cri::StreamResponse = answer.map_err(failed)?;
+        spdy::port(&answer.url, port).await
     }
 
     async fn update_resources(&self, id: &ContainerId, resources: &Resources) -> Result<(), Error> {

@@ -24,6 +24,7 @@
 //! | `stop-takes`           | duration | 0       | time between SIGTERM and the end; beyond the grace period it is killed with 137 |
 //! | `stop-exit-code`       | integer  | 0       | the code with which it ends on SIGTERM                              |
 //! | `ignores-term`         | `true`   |         | only SIGKILL at the end of the grace period ends it, with 137       |
+//! | `log`                  | text     |         | what its log says                                                   |
 //!
 //! Times count from the moment the process runs. Probes are only asked where the Pod's spec has them.
 

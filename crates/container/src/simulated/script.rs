@@ -24,6 +24,8 @@ pub struct Script {
     pub pull_delay: Duration,
     /// So many pulls of its image fail; `u32::MAX` for all.
     pub pull_fails: u32,
+    /// What its log says.
+    pub log: Option<String>,
 }
 
 impl Script {
@@ -51,6 +53,7 @@ impl Script {
             stop_exit_code: get("stop-exit-code").and_then(|code| code.parse().ok()).unwrap_or(0),
             ignores_term: get("ignores-term") == Some("true"),
             pull_delay: time("pull-delay").unwrap_or_default(),
+            log: get("log").map(str::to_owned),
             pull_fails: match get("pull-fails") {
                 Some("true") => u32::MAX,
                 times => times.and_then(|times| times.parse().ok()).unwrap_or(0),

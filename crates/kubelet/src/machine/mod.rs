@@ -13,7 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, Service};
@@ -53,6 +53,11 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// Where the logs of containers are.
+    pub(crate) fn logs(&self) -> &Path {
+        &self.logs
+    }
+
     /// Nothing for a node without a directory.
     pub(crate) fn new(context: &Context, config: &NodeConfig) -> Option<Self> {
         let directory = config.directory.clone()?;

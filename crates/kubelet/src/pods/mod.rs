@@ -17,14 +17,17 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use pintle_container::{ContainerId, Runtime};
+use pintle_meta::Clock;
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
 use crate::collect::Collection;
 use crate::machine::{Attachment, Machine};
 use crate::plan::{Pull, RestartBackoff, World};
 use crate::probes::Probes;
+use crate::serve::usage::Meter;
 use hooks::Hooks;
 use probe::Answer;
 use write::Written;
@@ -41,6 +44,7 @@ pub(crate) struct Home {
     pub(crate) address: IpAddr,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) recorder: Recorder,
+    pub(crate) meter: Meter,
     /// How many dead runs a container keeps, and from which age on they go.
     pub(crate) dead: Collection,
     /// Nothing for a node that is not there.
@@ -171,8 +175,20 @@ impl Pods {
         }
     }
 
-    fn home(&self, name: &str) -> Option<Arc<Home>> {
+    pub(crate) fn home(&self, name: &str) -> Option<Arc<Home>> {
         self.homes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    pub(crate) fn informer(&self) -> &Informer<Pod> {
+        &self.pods
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.context.clock
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.context.clock.now()
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
@@ -235,7 +251,7 @@ fn keys_of(change: &Change<Pod>, homes: &RwLock<BTreeMap<String, Arc<Home>>>) ->
     if ours { vec![change.key()] } else { Vec::new() }
 }
 
-fn node_of(pod: &Pod) -> Option<&str> {
+pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 

@@ -34,6 +34,7 @@ impl Scene {
             address: [192, 0, 2, 7].into(),
             runtime: Simulated::new(context.clock.clone()).node("m", 1),
             recorder: context.recorder("kubelet"),
+            meter: Default::default(),
             machine: Some(machine(&context, directory.path(), Vec::new())),
             dead: crate::Collection::default(),
         };

@@ -107,14 +107,19 @@ async fn a_deleted_pod_is_replaced() {
 }
 
 #[tokio::test]
-async fn logs_and_exec_say_that_they_are_not_served() {
+async fn logs_of_a_simulated_pod_are_its_script_and_a_command_in_it_says_why_it_cannot_run() {
     let cluster = Cluster::start().await;
-    cluster.ok("run web --image=nginx").await;
-    cluster.ok("wait --for=condition=Ready pod/web --timeout=60s").await;
-    let said = cluster.fails("logs web").await;
-    assert_says(&said, &["Error from server (NotImplemented): pods/log is not served by this version of Pintle"]);
+    cluster.ok("run web --image=nginx --annotations=simulated.pintle.dev/log=hello").await;
+    cluster.ok("run quiet --image=nginx").await;
+    cluster.ok("wait --for=condition=Ready pod/web pod/quiet --timeout=60s").await;
+    assert_eq!(cluster.ok("logs web").await, "hello\n");
+    assert_eq!(cluster.ok("logs quiet").await, "");
+    let said = cluster.fails("logs web -c nosuch").await;
+    assert_says(&said, &["container nosuch is not valid for pod web"]);
+    let said = cluster.fails("logs web --previous").await;
+    assert_says(&said, &["(BadRequest): previous terminated container \"web\" in pod \"web\" not found"]);
     let said = cluster.fails("exec web -- ls").await;
-    assert_says(&said, &["pods/exec is not served by this version of Pintle"]);
+    assert_says(&said, &["this container runtime cannot run commands for others"]);
     let said = cluster.fails("logs ghost").await;
     assert_says(&said, &["(NotFound): pods \"ghost\" not found"]);
 }

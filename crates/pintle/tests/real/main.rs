@@ -13,3 +13,4 @@ mod health;
 mod kills;
 mod lifecycle;
 mod limits;
+mod streams;

@@ -95,7 +95,7 @@ async fn answer(
         Err(status) => return Ok(boxed(response::failure(&status))),
     };
     if is_control(head.uri.path()) {
-        let request = Request { method: head.method, uri: head.uri, headers: head.headers, body, peer };
+        let request = Request { method: head.method, uri: head.uri, headers: head.headers, body, peer, upgrade: None };
         return Ok(boxed(served.handle(request).await));
     }
     let asked = Asked::of(&head);
@@ -103,7 +103,7 @@ async fn answer(
     let server = &served.cluster.server;
     let passed = served.cluster.faults.request(http::Request::from_parts(head, body), |request| async move {
         let (head, body) = request.into_parts();
-        let request = Request { method: head.method, uri: head.uri, headers: head.headers, body, peer };
+        let request = Request { method: head.method, uri: head.uri, headers: head.headers, body, peer, upgrade: None };
         Ok::<_, Infallible>(server.handle(request).await)
     });
     match passed.await {

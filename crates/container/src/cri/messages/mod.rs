@@ -5,6 +5,7 @@
 mod containers;
 mod images;
 mod sandboxes;
+mod streaming;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use prost::Message;
 pub(super) use containers::*;
 pub(super) use images::*;
 pub(super) use sandboxes::*;
+pub(super) use streaming::*;
 
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::cri) struct VersionRequest {

@@ -1,0 +1,217 @@
+//! One SPDY connection: opens its streams, then moves bytes between them and pipes until it ends.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use super::frame::{self, CHUNK, Head};
+use super::headers::HeaderWriter;
+use super::upgrade;
+use crate::error::Error;
+use crate::streams::Size;
+
+/// Frames that wait for the socket: content, and what the connection itself needs.
+const QUEUED: usize = 4;
+const QUEUED_CONTROL: usize = 64;
+
+/// The most that is kept of an error stream.
+const REPORT: usize = 64 * 1024;
+
+/// Where the bytes of a stream go.
+pub(super) enum Sink {
+    /// To someone who reads them; when they are gone, nowhere.
+    Pipe(DuplexStream),
+    /// To someone who wants them all at once, when the stream has ended.
+    Report(Vec<u8>, Box<dyn FnOnce(Vec<u8>) + Send>),
+}
+
+/// What feeds a stream.
+pub(super) enum Source {
+    /// Its end is the stream's end.
+    Pipe(DuplexStream),
+    Sizes(mpsc::Receiver<Size>),
+}
+
+pub(super) struct Session {
+    socket: BufReader<TcpStream>,
+    headers: HeaderWriter,
+    opened: u32,
+}
+
+impl Session {
+    pub(super) async fn connect(url: &str, protocol: &str) -> Result<Self, Error> {
+        Ok(Session { socket: upgrade::upgrade(url, protocol).await?, headers: HeaderWriter::default(), opened: 0 })
+    }
+
+    /// Asks for a stream. With `fin` nothing will be sent on it.
+    pub(super) async fn open(&mut self, headers: &[(&str, &str)], fin: bool) -> Result<u32, Error> {
+        // Whoever connects has the odd numbers.
+        let stream = 2 * self.opened + 1;
+        self.opened += 1;
+        let block = self.headers.block(headers);
+        self.socket.write_all(&frame::syn_stream(stream, fin, &block)).await.map_err(broken)?;
+        Ok(stream)
+    }
+
+    /// Waits until every stream is granted: a server drops what arrives on one before.
+    pub(super) async fn granted(&mut self) -> Result<(), Error> {
+        let mut missing = self.opened;
+        while missing > 0 {
+            let head = frame::read_head(&mut self.socket).await.map_err(broken)?;
+            match head {
+                Some(Head::Reply { length }) => {
+                    frame::skip(&mut self.socket, length).await.map_err(broken)?;
+                    missing -= 1;
+                }
+                Some(Head::Ping { length }) => {
+                    let id = frame::read_number(&mut self.socket, length).await.map_err(broken)?;
+                    self.socket.write_all(&frame::ping(id)).await.map_err(broken)?;
+                }
+                Some(Head::Other { length }) => frame::skip(&mut self.socket, length).await.map_err(broken)?,
+                Some(Head::Data { .. } | Head::Open { .. } | Head::Reset { .. } | Head::GoAway) | None => {
+                    return Err(Error::Failed("its streaming server refused a stream".to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves bytes until the connection ends.
+    pub(super) async fn run(self, mut sinks: BTreeMap<u32, Sink>, sources: Vec<(u32, Source)>) {
+        let (reader, writer) = tokio::io::split(self.socket);
+        let (content, queued) = mpsc::channel(QUEUED);
+        let (control, urgent) = mpsc::channel(QUEUED_CONTROL);
+        let feeding = futures::future::join_all(sources.into_iter().map(|(stream, source)| {
+            let content = content.clone();
+            async move {
+                match source {
+                    Source::Pipe(pipe) => feed(stream, pipe, &content).await,
+                    Source::Sizes(sizes) => tell_sizes(stream, sizes, &content).await,
+                }
+            }
+        }));
+        let sending = async {
+            tokio::join!(feeding, send(writer, urgent, queued));
+        };
+        tokio::select! {
+            biased;
+            // However it ends, it has ended: readers see it at the ends of their pipes.
+            _ = receive(reader, &mut sinks, &control) => {}
+            () = sending => {}
+        }
+        for (_, sink) in sinks {
+            end(sink);
+        }
+    }
+}
+
+async fn send(
+    mut writer: WriteHalf<BufReader<TcpStream>>,
+    mut urgent: mpsc::Receiver<Vec<u8>>,
+    mut queued: mpsc::Receiver<Vec<u8>>,
+) {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            Some(frame) = urgent.recv() => frame,
+            Some(frame) = queued.recv() => frame,
+            else => return,
+        };
+        if writer.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn feed(stream: u32, mut pipe: DuplexStream, content: &mpsc::Sender<Vec<u8>>) {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let read = pipe.read(&mut buffer).await.unwrap_or(0);
+        let frame = frame::data(stream, read == 0, buffer.get(..read).unwrap_or_default());
+        if content.send(frame).await.is_err() || read == 0 {
+            return;
+        }
+    }
+}
+
+async fn tell_sizes(stream: u32, mut sizes: mpsc::Receiver<Size>, content: &mpsc::Sender<Vec<u8>>) {
+    while let Some(Size { width, height }) = sizes.recv().await {
+        let text = format!("{{\"Width\":{width},\"Height\":{height}}}\n");
+        if content.send(frame::data(stream, false, text.as_bytes())).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads frames until the connection ends. A sink that is full holds up all others, as the server's side does too: whoever
+/// wants two streams reads both.
+async fn receive(
+    mut reader: ReadHalf<BufReader<TcpStream>>,
+    sinks: &mut BTreeMap<u32, Sink>,
+    control: &mpsc::Sender<Vec<u8>>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    while let Some(head) = frame::read_head(&mut reader).await? {
+        match head {
+            Head::Data { stream, fin, length } => {
+                let mut left = length;
+                while left > 0 {
+                    let room = left.min(buffer.len());
+                    let read = reader.read(buffer.get_mut(..room).unwrap_or_default()).await?;
+                    if read == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    left -= read;
+                    deliver(sinks, stream, buffer.get(..read).unwrap_or_default()).await;
+                }
+                if fin && let Some(sink) = sinks.remove(&stream) {
+                    end(sink);
+                }
+            }
+            Head::Reset { length } => {
+                let stream = frame::read_number(&mut reader, length).await?;
+                if let Some(sink) = sinks.remove(&stream) {
+                    end(sink);
+                }
+            }
+            Head::Ping { length } => {
+                let id = frame::read_number(&mut reader, length).await?;
+                // Numbers of our own would be odd; we ask none.
+                if id % 2 == 0 {
+                    let _ = control.try_send(frame::ping(id));
+                }
+            }
+            Head::GoAway => return Ok(()),
+            Head::Open { length } | Head::Reply { length } | Head::Other { length } => {
+                frame::skip(&mut reader, length).await?
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn deliver(sinks: &mut BTreeMap<u32, Sink>, stream: u32, bytes: &[u8]) {
+    match sinks.get_mut(&stream) {
+        // Nobody reads it any more: it flows on, into nothing.
+        Some(Sink::Pipe(pipe)) => _ = pipe.write_all(bytes).await,
+        Some(Sink::Report(text, _)) => {
+            let room = REPORT.saturating_sub(text.len());
+            text.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        }
+        None => {}
+    }
+}
+
+/// A pipe that is dropped has ended.
+fn end(sink: Sink) {
+    if let Sink::Report(text, tell) = sink {
+        tell(text);
+    }
+}
+
+fn broken(error: io::Error) -> Error {
+    Error::Failed(format!("the connection to its streaming server broke: {error}"))
+}

@@ -1,0 +1,231 @@
+//! What a node serves: logs, exec, attach, port-forward, its Pods and what they use.
+//!
+//! [`Serving::answer`] answers one request for one of this process's nodes. An API server in the same process calls it as it
+//! is; [`listener`] puts it behind HTTPS for all others.
+//!
+//! - `find`: the Pod and the container that a path names
+//! - `logs`: `/containerLogs`
+//! - `websocket`: the protocol below `command` (`/exec`, `/attach`) and `port_forward` (`/portForward`); `tunnel`: SPDY for the
+//!   latter, which is what kubectl speaks
+//! - `usage`, `summary`: `/stats/summary` and `/metrics/resource`
+//! - `listener`, `authorize`: HTTPS, and who may ask
+
+mod authorize;
+mod command;
+mod find;
+pub mod listener;
+mod logs;
+mod port_forward;
+mod summary;
+mod tunnel;
+pub(crate) mod usage;
+mod websocket;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use k8s_openapi::api::core::v1::Pod;
+use pintle_container::{Connection, Wanted};
+use pintle_meta::query;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::pods::{BY_NODE, Home, Pods};
+
+/// What one connection holds on its way between a client and a session.
+const PIPE: usize = 64 * 1024;
+
+/// What comes after the head of an answer.
+pub enum Answer {
+    Whole(Bytes),
+    /// As it comes; dropping it ends its source.
+    Stream(mpsc::Receiver<Bytes>),
+    /// The connection belongs to another protocol from here on: these are the node's bytes.
+    Upgraded(Connection),
+}
+
+/// Answers requests for the nodes of a fleet. Cheap to clone.
+#[derive(Clone)]
+pub struct Serving {
+    pods: Pods,
+}
+
+/// What is answered in place of what was asked for: a code and a sentence.
+#[derive(Debug, PartialEq, Eq)]
+struct Failure(StatusCode, String);
+
+impl Failure {
+    fn bad(message: impl Into<String>) -> Self {
+        Failure(StatusCode::BAD_REQUEST, message.into())
+    }
+
+    fn missing(message: impl Into<String>) -> Self {
+        Failure(StatusCode::NOT_FOUND, message.into())
+    }
+}
+
+impl Serving {
+    pub(crate) fn new(pods: Pods) -> Self {
+        Serving { pods }
+    }
+
+    /// Whether the node is one of this process.
+    pub fn has(&self, node: &str) -> bool {
+        self.pods.home(node).is_some()
+    }
+
+    /// Answers one request for a node. Whether its sender may ask is known before.
+    pub async fn answer(&self, node: &str, request: &Request<()>) -> Response<Answer> {
+        let answer = match self.pods.home(node) {
+            Some(home) => self.dispatch(&home, request).await,
+            None => Err(Failure::missing(format!("node {node:?} is not one of this process"))),
+        };
+        answer.unwrap_or_else(|Failure(code, message)| whole(code, "text/plain; charset=utf-8", message + "\n"))
+    }
+
+    async fn dispatch(&self, home: &Arc<Home>, request: &Request<()>) -> Result<Response<Answer>, Failure> {
+        let parts: Vec<String> = request.uri().path().split('/').skip(1).map(query::decode).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let pairs = query::pairs(request.uri().query().unwrap_or_default());
+        let upgradeable = matches!(parts.first(), Some(&("exec" | "attach" | "portForward")));
+        if request.method() != Method::GET && !(upgradeable && request.method() == Method::POST) {
+            return Err(Failure(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed".to_owned()));
+        }
+        match parts.as_slice() {
+            ["healthz"] => Ok(whole(StatusCode::OK, "text/plain; charset=utf-8", "ok")),
+            ["pods"] => Ok(self.list(home)),
+            ["stats", "summary"] => Ok(whole(StatusCode::OK, JSON, self.summary(home).await?.to_string())),
+            ["metrics", "resource"] => Ok(whole(StatusCode::OK, PROMETHEUS, self.resource_metrics(home).await?)),
+            ["containerLogs", namespace, pod, container] => {
+                logs::answer(self, home, namespace, pod, container, &pairs).await
+            }
+            // A UID between the names of the Pod and the container is for Pods that share a name.
+            ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {
+                self.exec(home, request, (namespace, pod, container), &pairs).await
+            }
+            ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container] => {
+                self.attach(home, request, (namespace, pod, container), &pairs).await
+            }
+            ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
+                self.port_forward(home, request, namespace, pod, &pairs).await
+            }
+            _ => Err(Failure::missing("404 page not found")),
+        }
+    }
+
+    /// The Pods of a node, as the API server has them.
+    fn list(&self, home: &Home) -> Response<Answer> {
+        let pods: Vec<Arc<Pod>> = self.pods.informer().by_index(BY_NODE, &home.name);
+        let pods: Vec<&Pod> = pods.iter().map(AsRef::as_ref).collect();
+        let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods});
+        whole(StatusCode::OK, JSON, list.to_string())
+    }
+
+    async fn exec(
+        &self,
+        home: &Arc<Home>,
+        request: &Request<()>,
+        (namespace, pod, container): (&str, &str, &str),
+        pairs: &[(String, String)],
+    ) -> Result<Response<Answer>, Failure> {
+        let command = pairs.iter().filter(|(name, _)| name == "command").map(|(_, value)| value.clone());
+        let command: Vec<String> = command.collect();
+        if command.is_empty() {
+            return Err(Failure::bad("you must specify at least one command for the container"));
+        }
+        let wanted = wanted(pairs)?;
+        let id = find::running(self, home, namespace, pod, container).await?.id;
+        let (answer, connection) = opened(request, &[command::V5, command::V4])?;
+        let runtime = home.runtime.clone();
+        let start = Box::pin(async move { runtime.exec_streams(&id, &command, wanted).await });
+        tokio::spawn(command::connect(connection, wanted, "error executing command in container", start));
+        Ok(answer)
+    }
+
+    async fn attach(
+        &self,
+        home: &Arc<Home>,
+        request: &Request<()>,
+        (namespace, pod, container): (&str, &str, &str),
+        pairs: &[(String, String)],
+    ) -> Result<Response<Answer>, Failure> {
+        let wanted = wanted(pairs)?;
+        let id = find::running(self, home, namespace, pod, container).await?.id;
+        let (answer, connection) = opened(request, &[command::V5, command::V4])?;
+        let runtime = home.runtime.clone();
+        let start = Box::pin(async move { runtime.attach(&id, wanted).await });
+        tokio::spawn(command::connect(connection, wanted, "error attaching to container", start));
+        Ok(answer)
+    }
+
+    async fn port_forward(
+        &self,
+        home: &Arc<Home>,
+        request: &Request<()>,
+        namespace: &str,
+        pod: &str,
+        pairs: &[(String, String)],
+    ) -> Result<Response<Answer>, Failure> {
+        let (sandbox, runtime) = (find::sandbox(self, home, namespace, pod).await?.id, home.runtime.clone());
+        let headers = request.headers();
+        if let Some(head) = tunnel::opened(headers) {
+            let (ours, theirs) = tokio::io::duplex(PIPE);
+            tokio::spawn(tunnel::connect(ours, runtime, sandbox));
+            return Ok(head.map(|()| Answer::Upgraded(Box::new(theirs))));
+        }
+        let protocols = [tunnel::TUNNELLED, command::V4];
+        if websocket::protocol(headers, &protocols) == Some(tunnel::TUNNELLED) {
+            let (answer, connection) = opened(request, &protocols)?;
+            tokio::spawn(tunnel::connect_through(connection, runtime, sandbox));
+            return Ok(answer);
+        }
+        let (answer, connection) = opened(request, &protocols)?;
+        let ports = port_forward::ports(pairs).map_err(Failure::bad)?;
+        tokio::spawn(port_forward::connect(connection, runtime, sandbox, ports));
+        Ok(answer)
+    }
+}
+
+const JSON: &str = "application/json";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Which streams are wanted, in the words of the node's own API.
+fn wanted(pairs: &[(String, String)]) -> Result<Wanted, Failure> {
+    let is = |name: &str| pairs.iter().any(|(known, value)| known == name && matches!(value.as_str(), "1" | "true"));
+    let (stdin, stdout, stderr, tty) = (is("input"), is("output"), is("error"), is("tty"));
+    if !stdin && !stdout && !stderr {
+        return Err(Failure::bad("you must specify at least 1 of stdin, stdout, stderr"));
+    }
+    Ok(Wanted { stdin, stdout, stderr: stderr && !tty, tty })
+}
+
+/// Opens a WebSocket: the answer with one end of it, and the other end.
+fn opened(request: &Request<()>, protocols: &[&str]) -> Result<(Response<Answer>, tokio::io::DuplexStream), Failure> {
+    let headers = request.headers();
+    if !websocket::is_asked(headers) {
+        let asked = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let message = match asked {
+            "" => "Upgrade request required".to_owned(),
+            other => format!("this node speaks WebSocket and not {other}; use kubectl 1.31 or later"),
+        };
+        return Err(Failure::bad(message));
+    }
+    let Some(protocol) = websocket::protocol(headers, protocols) else {
+        let message = format!("unable to negotiate protocol: this node supports {protocols:?} over WebSocket here");
+        return Err(Failure::bad(message));
+    };
+    let head = websocket::opened(headers, protocol).ok_or_else(|| Failure::bad("Sec-WebSocket-Key is missing"))?;
+    let (ours, theirs) = tokio::io::duplex(PIPE);
+    Ok((head.map(|()| Answer::Upgraded(Box::new(theirs))), ours))
+}
+
+fn whole(code: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Response<Answer> {
+    let mut response = Response::new(Answer::Whole(body.into()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(media));
+    response
+}

@@ -1,0 +1,113 @@
+//! A node over HTTPS: who may ask it.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{Api, PostParams};
+use pintle_apiserver::nodes::read;
+use pintle_apiserver::{Pace, Parts};
+use pintle_kubelet::Fleet;
+use pintle_meta::Random;
+use pintle_runtime::Context;
+use pintle_store::MemoryStore;
+use serde_json::json;
+
+use super::*;
+
+struct World {
+    pki: Pki,
+    clock: Clock,
+    client: kube::Client,
+    port: u16,
+    // Both end what runs when they are dropped.
+    _fleet: Fleet,
+    _stop: pintle_runtime::Trigger,
+}
+
+/// An API server in memory, and one simulated node of it behind HTTPS on loopback.
+async fn world() -> World {
+    let clock = Clock::system();
+    let pki = Pki::generate(clock.now()).unwrap();
+    let parts = Parts {
+        store: std::sync::Arc::new(MemoryStore::new()),
+        clock: clock.clone(),
+        random: Random::seeded(1),
+        token_key: pki.token_key.clone(),
+        pace: Pace::default(),
+    };
+    let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
+    let client = server.client(User::internal("test"));
+    let (stop, shutdown) = Shutdown::new();
+    let context = Context::new(client.clone(), clock.clone(), Random::seeded(2), shutdown.clone());
+    let machines = pintle_container::Simulated::new(clock.clone());
+    let fleet = Fleet::simulated(&context, &machines, 1, pintle_kubelet::LEASE);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let tls = pki.node_tls("node-0", &["127.0.0.1".parse().unwrap()], clock.now()).unwrap();
+    let node = NodeServer { serving: fleet.serving(), node: "node-0".to_owned(), tls, client: client.clone() };
+    tokio::spawn(node.serve(listener, shutdown));
+    let nodes = Api::<Node>::all(client.clone());
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while nodes.get_opt("node-0").await.unwrap().is_none() || !fleet.serving().has("node-0") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the node registers");
+    World { pki, clock, client, port, _fleet: fleet, _stop: stop }
+}
+
+impl World {
+    /// What a client with a certificate of this name and group is answered.
+    async fn ask(&self, name: &str, group: &str, path: &str) -> (StatusCode, String) {
+        let identity = self.pki.client(name, group, self.clock.now()).unwrap();
+        let remote = Remote::new(&self.pki.ca_pem, &identity).unwrap();
+        let place = Place { name: "node-0".to_owned(), endpoint: Some(("127.0.0.1".to_owned(), self.port)) };
+        let request = Request::builder().uri(path).body(()).unwrap();
+        let answer = remote.send(place, request).await.unwrap();
+        let code = answer.response.status();
+        (code, String::from_utf8(read(answer.response.into_body()).await.unwrap().to_vec()).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn the_api_server_may_ask_a_node_everything_and_others_what_their_roles_say() {
+    let world = world().await;
+    let server = ("kube-apiserver-kubelet-client", "system:masters");
+    assert_eq!(world.ask(server.0, server.1, "/healthz").await, (StatusCode::OK, "ok".to_owned()));
+    let (code, said) = world.ask(server.0, server.1, "/containerLogs/default/ghost/main").await;
+    assert_eq!((code, said.as_str()), (StatusCode::NOT_FOUND, "pod \"ghost\" does not exist\n"));
+    assert_eq!(world.ask("monitor", "monitors", "/stats/summary").await.0, StatusCode::FORBIDDEN);
+
+    let role: ClusterRole = serde_json::from_value(json!({"metadata": {"name": "stats"},
+        "rules": [{"apiGroups": [""], "resources": ["nodes/stats"], "verbs": ["get"]}]}))
+    .unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({"metadata": {"name": "stats"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "stats"},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "monitors"}]}))
+    .unwrap();
+    Api::all(world.client.clone()).create(&PostParams::default(), &role).await.unwrap();
+    Api::all(world.client.clone()).create(&PostParams::default(), &binding).await.unwrap();
+    let (code, said) = world.ask("monitor", "monitors", "/stats/summary").await;
+    assert_eq!(code, StatusCode::OK);
+    assert!(said.contains("\"nodeName\":\"node-0\""), "{said}");
+    assert_eq!(world.ask("monitor", "monitors", "/exec/default/web/main").await.0, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_be_reached_says_so() {
+    let pki = Pki::generate(Clock::system().now()).unwrap();
+    let remote = Remote::new(&pki.ca_pem, &pki.node_client(Clock::system().now()).unwrap()).unwrap();
+    let ask = |endpoint| {
+        let place = Place { name: "far".to_owned(), endpoint };
+        remote.send(place, Request::builder().uri("/healthz").body(()).unwrap())
+    };
+    let why = ask(None).await.err().unwrap();
+    assert!(why.contains("no address"), "{why}");
+    // Nobody listens on the port of a listener that is gone.
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let why = ask(Some(("127.0.0.1".to_owned(), port))).await.err().unwrap();
+    assert!(why.contains("refused"), "{why}");
+}
