@@ -23,7 +23,7 @@ fn shell(directory: &Path, script: &str) {
 fn busybox(directory: &Path) {
     let script = format!(
         r#"mkdir -p root/bin root/tmp; cp "$(command -v busybox)" root/bin/
-        for name in sh cat echo sleep head nc stty wc tr; do ln -sf busybox root/bin/$name; done
+        for name in sh cat echo sleep head nc stty wc tr [; do ln -sf busybox root/bin/$name; done
         tar -cf layer.tar -C root .
         diff=$(sha256sum layer.tar | cut -d' ' -f1)
         printf '{{"architecture":"amd64","os":"linux","config":{{"Env":["PATH=/bin"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:%s"]}}}}' "$diff" > config.json
@@ -104,11 +104,10 @@ impl World {
     }
 
     async fn a_terminal_has_the_size_it_was_told(&self) {
-        let mut process = self.exec("read x; stty size", Wanted { tty: true, ..ALL }).await;
+        // The size comes on another way than the command: it looks until it is there.
+        let script = "until [ \"$(stty size)\" = '43 132' ]; do sleep 0.05; done; stty size";
+        let mut process = self.exec(script, Wanted { tty: true, ..ALL }).await;
         process.resize.as_ref().unwrap().send(Size { width: 132, height: 43 }).await.unwrap();
-        // The size is set on another way than the input: it gets a moment's head start.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        process.stdin.as_mut().unwrap().write_all(b"\n").await.unwrap();
         let out = all(process.stdout.take()).await;
         assert!(out.contains("43 132"), "{out:?}");
         assert_eq!(process.ended.await, Ok(0));
@@ -153,9 +152,12 @@ async fn what_a_user_types_reaches_a_real_container_and_what_it_says_comes_back(
     let (private, cri) = Private::start(&config).await.unwrap();
     busybox(&path);
     import(private.socket(), &path.join("image.tar")).await.unwrap();
-    while cri.image(IMAGE).await.unwrap().is_none() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let known = async {
+        while cri.image(IMAGE).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), known).await.expect("the image is there");
     let world = run(cri, &path).await;
     let work = async {
         world.a_command_tells_both_outputs_and_its_exit_code().await;

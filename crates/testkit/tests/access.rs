@@ -125,3 +125,37 @@ async fn nobody_gives_away_more_rights_than_they_have() {
     assert_eq!(ask("rolebindings", bind("view")).await.code, 403, "an aggregated role counts with all it gathers");
     assert_eq!(ask("rolebindings", bind("clerk")).await.code, 201);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_may_only_look_runs_no_commands_by_a_get() {
+    let cluster = Cluster::bare().await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]}});
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}});
+    cluster.create(account).await.unwrap();
+    cluster.create(pod).await.unwrap();
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "look", "namespace": "default"},
+        "rules": [{"apiGroups": [""], "resources": ["pods/exec", "pods/attach", "pods/portforward", "pods/log"], "verbs": ["get"]}]});
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "jane", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "look"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    });
+    cluster.create(role).await.unwrap();
+    cluster.create(binding).await.unwrap();
+    for kind in ["exec", "attach", "portforward"] {
+        let path = format!("{PODS}/web/{kind}?command=ls&stdout=true");
+        let answer = cluster.request_as(user("jane"), &[], "GET", &path, "", "").await;
+        assert_eq!(answer.code, 403, "{kind}");
+        let missing = format!("User \"jane\" cannot create resource \"pods/{kind}\"");
+        assert!(answer.message().contains(&missing), "{}", answer.message());
+    }
+    // Its log may be read: nobody said of which container, and then it has not run anywhere.
+    let answer = cluster.request_as(user("jane"), &[], "GET", &format!("{PODS}/web/log"), "", "").await;
+    let choose = "a container name must be specified for pod web, choose one of: [a b]";
+    assert_eq!((answer.code, answer.message()), (400, choose));
+    let answer = cluster.request_as(user("jane"), &[], "GET", &format!("{PODS}/web/log?container=a"), "", "").await;
+    assert_eq!(answer.code, 200);
+}
