@@ -156,7 +156,15 @@ impl Real {
 
 impl Drop for Real {
     fn drop(&mut self) {
-        // Containers outlive the agent by design: whatever the test has left is ended here.
+        // Containers outlive the agent by design: whatever the test has left is ended here, by the agent itself if it can,
+        // since that gives addresses and namespaces back too.
+        if self.program.is_some() {
+            let remove = format!(
+                "${{PINTLE_KUBECTL:-kubectl}} --kubeconfig {} delete pods --all --all-namespaces --grace-period=1 --timeout=20s",
+                self.place.path("kubeconfig").display()
+            );
+            let _ = Command::new("sh").args(["-c", &remove]).output();
+        }
         if let Some(id) = self.program.as_ref().and_then(|program| program.child.id()) {
             let _ = Command::new("kill").arg("-KILL").arg(id.to_string()).status();
         }
