@@ -23,11 +23,14 @@ use std::time::Duration;
 pub(crate) fn run(what: Option<&str>) -> Result<()> {
     let in_process = what.is_some_and(|what| what == "queue" || what.starts_with("informer"));
     ensure!(
-        in_process || matches!(what, None | Some("store" | "kit")),
-        "`bench`, `bench store`, `bench queue`, `bench informer` and `bench kit` are all there is"
+        in_process || matches!(what, None | Some("store" | "kit" | "node")),
+        "`bench`, `bench store`, `bench queue`, `bench informer`, `bench kit` and `bench node` are all there is"
     );
     if what == Some("kit") {
         return cargo(&["bench", "--package", "at-operator", "--bench", "kit"]);
+    }
+    if what == Some("node") {
+        return cargo(&["bench", "--package", "pintle", "--bench", "node"]);
     }
     // The load generator shares the machine with the server: it must be fast too.
     if cfg!(debug_assertions) {

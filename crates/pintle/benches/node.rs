@@ -1,0 +1,228 @@
+//! How fast Pods start: through containerd alone, through the whole of `pintle up`, and on simulated nodes.
+//!
+//! `cargo xtask bench node`, as root with containerd, runc, CNI plugins and a static busybox. Without them only the simulated
+//! nodes are measured.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use pintle_container::cri::private::{Private, PrivateConfig, import};
+use pintle_container::{ContainerConfig, Cri, PodRef, Runtime, SandboxConfig};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+const REAL: usize = 60;
+const SIMULATED: usize = 1000;
+const AT_ONCE: usize = 16;
+const IMAGE: &str = "localhost/busybox:1";
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let can = Private::is_possible() && rustix::process::geteuid().is_root() && Path::new("/bin/busybox").exists();
+        if can {
+            let alone = alone().await;
+            let whole = pods("this machine", &["--pod-cidr", "10.121.0.0/24"], REAL, true).await;
+            let outside = 100.0 * (1.0 - alone.as_secs_f64() / whole.as_secs_f64());
+            println!("outside the runtime: {:.0} % of the time", outside.max(0.0));
+        } else {
+            println!("no real containers: they need root, containerd, runc, ctr and busybox-static");
+        }
+        pods("10 simulated nodes", &["--nodes", "10"], SIMULATED, false).await;
+    });
+}
+
+/// Sandbox, container, start, so many at once; nothing but containerd.
+async fn alone() -> Duration {
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = PrivateConfig {
+        directory: directory.path().join("c"),
+        subnet: "10.120.0.0/24".to_owned(),
+        bridge: "pintle-bench".to_owned(),
+    };
+    let (private, cri) = Private::start(&config).await.expect("containerd starts");
+    import(private.socket(), &busybox(directory.path())).await.expect("an image");
+    let started = Instant::now();
+    let sandboxes: Vec<_> = futures::stream::iter(0..REAL)
+        .map(|index| run_alone(&cri, directory.path(), index))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let took = started.elapsed();
+    println!("containerd alone: {REAL} Pods in {:.2} s, {:.1} a second", took.as_secs_f64(), rate(REAL, took));
+    futures::stream::iter(&sandboxes)
+        .for_each_concurrent(AT_ONCE, |id| async { cri.remove_sandbox(id).await.expect("it goes") })
+        .await;
+    private.stop().await;
+    took
+}
+
+async fn run_alone(cri: &Cri, directory: &Path, index: usize) -> pintle_container::SandboxId {
+    let shared = SandboxConfig {
+        pod: PodRef { namespace: "bench".into(), name: format!("p{index}"), uid: format!("u{index}") },
+        log_directory: directory.join(format!("logs/{index}")).to_string_lossy().into_owned(),
+        ..SandboxConfig::default()
+    };
+    let sandbox = cri.run_sandbox(shared.clone()).await.expect("a sandbox");
+    let config = ContainerConfig {
+        name: "c".into(),
+        image: IMAGE.into(),
+        command: ["sleep", "100000"].map(str::to_owned).to_vec(),
+        log_path: "c.log".into(),
+        ..ContainerConfig::default()
+    };
+    let container = cri.create_container(&sandbox, &shared, config).await.expect("a container");
+    cri.start_container(&container).await.expect("it starts");
+    sandbox
+}
+
+/// From the first create until all are Running, as a client sees it.
+async fn pods(name: &str, flags: &[&str], count: usize, real: bool) -> Duration {
+    let cluster = Cluster::start(flags).await;
+    if real {
+        let archive = busybox(cluster.directory.path());
+        let socket = cluster.directory.path().join("data/node/containerd/containerd.sock");
+        import(&socket, &archive).await.expect("an image");
+    }
+    let pods = Api::<Pod>::namespaced(cluster.client.clone(), "default");
+    let processor = cluster.processor_time();
+    let started = Instant::now();
+    let watch = tokio::spawn(running(pods.clone(), count));
+    let created: Vec<(String, Instant)> = futures::stream::iter(0..count)
+        .map(|index| {
+            let pods = pods.clone();
+            async move {
+                let pod = json!({"metadata": {"name": format!("p{index}")}, "spec": {"restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+                    "containers": [{"name": "c", "image": IMAGE, "command": ["sleep", "100000"]}]}});
+                let pod: Pod = serde_json::from_value(pod).expect("a Pod");
+                let at = Instant::now();
+                pods.create(&PostParams::default(), &pod).await.expect("it is created");
+                (format!("p{index}"), at)
+            }
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let seen = watch.await.expect("the watch ends");
+    let took = started.elapsed();
+    let mut waits: Vec<Duration> = created.iter().map(|(name, at)| seen[name].duration_since(*at)).collect();
+    waits.sort();
+    let millis = |part: usize| waits[(waits.len() * part / 100).min(waits.len() - 1)].as_millis();
+    println!(
+        "{name}: {count} Pods in {:.2} s, {:.1} a second; from create to Running p50 {} ms, p99 {} ms; pintle used {:.2} s of \
+         processor and has {} MB",
+        took.as_secs_f64(),
+        rate(count, took),
+        millis(50),
+        millis(99),
+        cluster.processor_time() - processor,
+        cluster.memory() / 1024,
+    );
+    if real {
+        let quiet = cluster.processor_time();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let share = (cluster.processor_time() - quiet) * 10.0;
+        println!("{name}: {count} Pods at rest: {share:.1} % of one processor");
+    }
+    pods.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await.expect("they go");
+    while real && !pods.list(&ListParams::default()).await.expect("a list").items.is_empty() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    took
+}
+
+/// When each Pod was first seen Running.
+async fn running(pods: Api<Pod>, count: usize) -> BTreeMap<String, Instant> {
+    let events = pods.watch(&WatchParams::default(), "0").await.expect("a watch");
+    let mut events = std::pin::pin!(events);
+    let mut seen = BTreeMap::new();
+    while seen.len() < count {
+        let event = events.try_next().await.expect("the watch goes on").expect("the watch goes on");
+        let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else { continue };
+        let runs = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+        if let Some(name) = pod.metadata.name.filter(|_| runs) {
+            seen.entry(name).or_insert_with(Instant::now);
+        }
+    }
+    seen
+}
+
+struct Cluster {
+    child: Child,
+    client: Client,
+    directory: TempDir,
+}
+
+impl Cluster {
+    async fn start(flags: &[&str]) -> Cluster {
+        let directory = tempfile::tempdir().expect("a directory");
+        let child = Command::new(env!("CARGO_BIN_EXE_pintle"))
+            .args(["up", "--listen", "127.0.0.1:16551", "--data-dir"])
+            .arg(directory.path().join("data"))
+            .args(flags)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("pintle starts");
+        let file = directory.path().join("data/admin.kubeconfig");
+        let client = loop {
+            if let Ok(config) = Kubeconfig::read_from(&file) {
+                let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+                let client = Client::try_from(config.expect("a configuration")).expect("a client");
+                let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(client.clone());
+                if nodes.list(&ListParams::default()).await.is_ok_and(|nodes| !nodes.items.is_empty()) {
+                    break client;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        Cluster { child, client, directory }
+    }
+
+    /// Seconds of processor that the program itself has used.
+    fn processor_time(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks =
+            |index: usize| after.split_whitespace().nth(index).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+        (ticks(11) + ticks(12)) / 100.0
+    }
+
+    /// Resident kilobytes.
+    fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.split_whitespace().next().and_then(|kilobytes| kilobytes.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn rate(count: usize, took: Duration) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / took.as_secs_f64()
+}
+
+/// An image with a static busybox.
+fn busybox(directory: &Path) -> std::path::PathBuf {
+    let script = r#"set -e; mkdir -p image/layer/bin && cd image && cp /bin/busybox layer/bin/ && ln -s busybox layer/bin/sleep
+        tar -C layer -cf layer.tar . && sum=$(sha256sum layer.tar | cut -d' ' -f1)
+        printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' $sum > config.json
+        printf '[{"Config":"config.json","RepoTags":["localhost/busybox:1"],"Layers":["layer.tar"]}]' > manifest.json
+        tar -cf image.tar config.json manifest.json layer.tar"#;
+    let made = Command::new("sh").args(["-c", script]).current_dir(directory).status().expect("sh starts");
+    assert!(made.success());
+    directory.join("image/image.tar")
+}
