@@ -113,7 +113,8 @@ mod tests {
     fn every_state_has_one_step() {
         assert_eq!(step(&wanted(), None), Step::Create);
         let rest = |ready, complete| Step::Rest { ready, complete };
-        let cases: [(&str, fn(&mut Deployment), Step); 6] = [
+        type Change = fn(&mut Deployment);
+        let cases: [(&str, Change, Step); 6] = [
             ("all is well", |_| (), rest(2, true)),
             ("somebody else's", |d| d.metadata.owner_references = None, Step::Refuse),
             ("scaled by hand", |d| d.spec.get_or_insert_default().replicas = Some(5), Step::Correct),
