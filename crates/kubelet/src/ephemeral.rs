@@ -11,7 +11,7 @@ pub(crate) fn containers(spec: &PodSpec) -> Vec<Spec> {
 
 fn container(ephemeral: &EphemeralContainer) -> Option<Spec> {
     // The fields of the one are fields of the other, under the same names.
-    serde_json::to_value(ephemeral).and_then(serde_json::from_value).ok()
+    serde_json::to_string(ephemeral).and_then(|text| serde_json::from_str(&text)).ok()
 }
 
 /// The container of the Pod with this name, of whatever sort.

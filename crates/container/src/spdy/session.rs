@@ -1,6 +1,6 @@
 //! One SPDY connection: opens its streams, then moves bytes between them and pipes until it ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -39,11 +39,24 @@ pub(super) struct Session {
     socket: BufReader<TcpStream>,
     headers: HeaderWriter,
     opened: u32,
+    early: Vec<Early>,
+}
+
+/// What came on a stream before all streams were granted.
+struct Early {
+    stream: u32,
+    bytes: Vec<u8>,
+    ended: bool,
 }
 
 impl Session {
     pub(super) async fn connect(url: &str, protocol: &str) -> Result<Self, Error> {
-        Ok(Session { socket: upgrade::upgrade(url, protocol).await?, headers: HeaderWriter::default(), opened: 0 })
+        Ok(Session {
+            socket: upgrade::upgrade(url, protocol).await?,
+            headers: HeaderWriter::default(),
+            opened: 0,
+            early: Vec::new(),
+        })
     }
 
     /// Asks for a stream. With `fin` nothing will be sent on it.
@@ -56,22 +69,37 @@ impl Session {
         Ok(stream)
     }
 
-    /// Waits until every stream is granted: a server drops what arrives on one before.
+    /// Waits until every stream is granted: a server drops what arrives on one before. It may itself speak on one, or end it,
+    /// before it grants the others; that is kept.
     pub(super) async fn granted(&mut self) -> Result<(), Error> {
-        let mut missing = self.opened;
-        while missing > 0 {
+        let mut missing: BTreeSet<u32> = (0..self.opened).map(|index| 2 * index + 1).collect();
+        while !missing.is_empty() {
             let head = frame::read_head(&mut self.socket).await.map_err(broken)?;
             match head {
                 Some(Head::Reply { length }) => {
-                    frame::skip(&mut self.socket, length).await.map_err(broken)?;
-                    missing -= 1;
+                    let stream = frame::read_number(&mut self.socket, length).await.map_err(broken)?;
+                    missing.remove(&stream);
+                }
+                Some(Head::Data { stream, fin, length }) => {
+                    let kept: usize = self.early.iter().map(|early| early.bytes.len()).sum();
+                    if kept + length > REPORT {
+                        return Err(Error::Failed("its streaming server speaks before it grants streams".to_owned()));
+                    }
+                    let mut bytes = vec![0; length];
+                    self.socket.read_exact(&mut bytes).await.map_err(broken)?;
+                    self.early.push(Early { stream, bytes, ended: fin });
+                }
+                Some(Head::Reset { length }) => {
+                    let stream = frame::read_number(&mut self.socket, length).await.map_err(broken)?;
+                    missing.remove(&stream);
+                    self.early.push(Early { stream, bytes: Vec::new(), ended: true });
                 }
                 Some(Head::Ping { length }) => {
                     let id = frame::read_number(&mut self.socket, length).await.map_err(broken)?;
                     self.socket.write_all(&frame::ping(id)).await.map_err(broken)?;
                 }
                 Some(Head::Other { length }) => frame::skip(&mut self.socket, length).await.map_err(broken)?,
-                Some(Head::Data { .. } | Head::Open { .. } | Head::Reset { .. } | Head::GoAway) | None => {
+                Some(Head::Open { .. } | Head::GoAway) | None => {
                     return Err(Error::Failed("its streaming server refused a stream".to_owned()));
                 }
             }
@@ -82,6 +110,7 @@ impl Session {
     /// Moves bytes until the connection ends.
     pub(super) async fn run(self, mut sinks: BTreeMap<u32, Sink>, sources: Vec<(u32, Source)>) {
         let (reader, writer) = tokio::io::split(self.socket);
+        let early = self.early;
         let (content, queued) = mpsc::channel(QUEUED);
         let (control, urgent) = mpsc::channel(QUEUED_CONTROL);
         let feeding = futures::future::join_all(sources.into_iter().map(|(stream, source)| {
@@ -99,7 +128,7 @@ impl Session {
         tokio::select! {
             biased;
             // However it ends, it has ended: readers see it at the ends of their pipes.
-            _ = receive(reader, &mut sinks, &control) => {}
+            _ = receive(early, reader, &mut sinks, &control) => {}
             () = sending => {}
         }
         for (_, sink) in sinks {
@@ -149,10 +178,17 @@ async fn tell_sizes(stream: u32, mut sizes: mpsc::Receiver<Size>, content: &mpsc
 /// Reads frames until the connection ends. A sink that is full holds up all others, as the server's side does too: whoever
 /// wants two streams reads both.
 async fn receive(
+    early: Vec<Early>,
     mut reader: ReadHalf<BufReader<TcpStream>>,
     sinks: &mut BTreeMap<u32, Sink>,
     control: &mpsc::Sender<Vec<u8>>,
 ) -> io::Result<()> {
+    for Early { stream, bytes, ended } in early {
+        deliver(sinks, stream, &bytes).await;
+        if ended && let Some(sink) = sinks.remove(&stream) {
+            end(sink);
+        }
+    }
     let mut buffer = vec![0; CHUNK];
     while let Some(head) = frame::read_head(&mut reader).await? {
         match head {
