@@ -49,7 +49,7 @@ impl Caller {
         let answer = tokio::time::timeout(patience, async {
             let mut grpc = self.ready().await?;
             let path = PathAndQuery::from_static(method);
-            grpc.unary(Request::new(request), path, ProstCodec::<Q, A>::default()).await
+            grpc.unary(in_namespace(request), path, ProstCodec::<Q, A>::default()).await
         });
         match answer.await {
             Ok(answer) => answer.map(tonic::Response::into_inner),
@@ -63,11 +63,9 @@ impl Caller {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut request = Request::new(request);
-        request.metadata_mut().insert(NAMESPACE.0, MetadataValue::from_static(NAMESPACE.1));
         let mut grpc = self.ready().await?;
         let path = PathAndQuery::from_static(method);
-        let answer = grpc.server_streaming(request, path, ProstCodec::<Q, A>::default()).await?;
+        let answer = grpc.server_streaming(in_namespace(request), path, ProstCodec::<Q, A>::default()).await?;
         Ok(answer.into_inner())
     }
 
@@ -76,6 +74,13 @@ impl Caller {
         grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         Ok(grpc)
     }
+}
+
+/// The runtime interface does not look at it; containerd's own services do.
+fn in_namespace<Q>(request: Q) -> Request<Q> {
+    let mut request = Request::new(request);
+    request.metadata_mut().insert(NAMESPACE.0, MetadataValue::from_static(NAMESPACE.1));
+    request
 }
 
 /// What a refusal says, without the parts that only matter on the wire.

@@ -38,9 +38,14 @@ use crate::streams::{Connection, Process, Wanted};
 use changes::Changes;
 use channel::{Caller, USUAL, failed, or_gone};
 use messages as cri;
+use tonic::Status;
 
 /// Images come over slow networks.
 const PULL: Duration = Duration::from_secs(30 * 60);
+
+/// How often and how long it is waited for a killed task.
+const TASK_LOOKS: usize = 40;
+const TASK_LOOK: Duration = Duration::from_millis(50);
 
 /// A runtime behind a socket.
 pub struct Cri {
@@ -131,6 +136,32 @@ impl Cri {
         Ok(containers)
     }
 
+    async fn forget_container(&self, id: &str) -> Result<(), Status> {
+        let request = cri::ContainerIdMessage { id: id.to_owned() };
+        let answer = self.caller.call("/runtime.v1.RuntimeService/RemoveContainer", request, USUAL).await;
+        answer.map(|_: cri::Empty| ())
+    }
+
+    /// Ends what containerd left behind when a start was cut off: a task that never ran, of which the runtime interface knows
+    /// nothing and which keeps its container from being removed. Elsewhere there is no such service, and nothing happens.
+    async fn end_task(&self, id: &str) {
+        const KILL: u32 = 9;
+        let kill = cri::KillTaskRequest { container_id: id.to_owned(), signal: KILL, all: true };
+        let killed = self.caller.call("/containerd.services.tasks.v1.Tasks/Kill", kill, USUAL).await;
+        if let Err(status) = killed.map(|_: cri::Empty| ()) {
+            tracing::debug!(container = id, error = status.message(), "there is no task to end");
+            return;
+        }
+        for _ in 0..TASK_LOOKS {
+            let delete = cri::DeleteTaskRequest { container_id: id.to_owned() };
+            let deleted = self.caller.call("/containerd.services.tasks.v1.Tasks/Delete", delete, USUAL).await;
+            if deleted.map(|_: cri::Empty| ()).is_ok() {
+                return;
+            }
+            tokio::time::sleep(TASK_LOOK).await;
+        }
+    }
+
     async fn image_status(&self, name: &str) -> Result<Option<Image>, Error> {
         let request = cri::ImageRequest { image: Some(write::image_spec(name)) };
         let told = self.caller.call("/runtime.v1.ImageService/ImageStatus", request, USUAL).await;
@@ -174,8 +205,14 @@ impl Runtime for Cri {
         // One that was never stopped would keep its address.
         self.stop_sandbox(id).await?;
         let request = cri::SandboxIdMessage { id: id.0.clone() };
-        let answer = self.caller.call("/runtime.v1.RuntimeService/RemovePodSandbox", request, USUAL).await;
-        or_gone::<cri::Empty>(answer)?;
+        let remove = || self.caller.call("/runtime.v1.RuntimeService/RemovePodSandbox", request.clone(), USUAL);
+        if or_gone::<cri::Empty>(remove().await).is_err() {
+            // One of its containers cannot be removed: each is tried with more force.
+            for container in self.list_containers(None).await?.iter().filter(|container| container.sandbox == *id) {
+                self.remove_container(&container.id).await?;
+            }
+            or_gone::<cri::Empty>(remove().await)?;
+        }
         self.known().addresses.remove(&id.0);
         Ok(())
     }
@@ -234,9 +271,10 @@ impl Runtime for Cri {
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), Error> {
-        let request = cri::ContainerIdMessage { id: id.0.clone() };
-        let answer = self.caller.call("/runtime.v1.RuntimeService/RemoveContainer", request, USUAL).await;
-        or_gone::<cri::Empty>(answer)?;
+        if or_gone(self.forget_container(&id.0).await).is_err() {
+            self.end_task(&id.0).await;
+            or_gone(self.forget_container(&id.0).await)?;
+        }
         self.known().statuses.remove(&id.0);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The part of the container runtime interface that is used here; numbers are those of its published v1 protocol.
 //!
-//! The last two are of containerd's own event service.
+//! The last ones are of containerd's own event and task services.
 
 mod containers;
 mod images;
@@ -125,4 +125,21 @@ pub(in crate::cri) struct Envelope {
     pub(in crate::cri) namespace: String,
     #[prost(string, tag = "3")]
     pub(in crate::cri) topic: String,
+}
+
+/// Of containerd's own task service.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct KillTaskRequest {
+    #[prost(string, tag = "1")]
+    pub(in crate::cri) container_id: String,
+    #[prost(uint32, tag = "3")]
+    pub(in crate::cri) signal: u32,
+    #[prost(bool, tag = "4")]
+    pub(in crate::cri) all: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct DeleteTaskRequest {
+    #[prost(string, tag = "1")]
+    pub(in crate::cri) container_id: String,
 }
