@@ -101,7 +101,7 @@ async fn pods(name: &str, flags: &[&str], count: usize, real: bool) -> Duration 
             let pods = pods.clone();
             async move {
                 let pod = json!({"metadata": {"name": format!("p{index}")}, "spec": {"restartPolicy": "Never",
-                    "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+                    "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
                     "containers": [{"name": "c", "image": IMAGE, "command": ["sleep", "100000"]}]}});
                 let pod: Pod = serde_json::from_value(pod).expect("a Pod");
                 let at = Instant::now();
@@ -133,7 +133,7 @@ async fn pods(name: &str, flags: &[&str], count: usize, real: bool) -> Duration 
         let share = (cluster.processor_time() - quiet) * 10.0;
         println!("{name}: {count} Pods at rest: {share:.1} % of one processor");
     }
-    pods.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await.expect("they go");
+    pods.delete_collection(&DeleteParams::default().grace_period(1), &ListParams::default()).await.expect("they go");
     while real && !pods.list(&ListParams::default()).await.expect("a list").items.is_empty() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -166,10 +166,30 @@ impl Machine {
         if let Some(private) = self.private {
             private.stop().await;
         }
+        if let Some(directory) = &self.temporary {
+            unmount_below(directory);
+        }
         if let Some(directory) = self.temporary
             && let Err(error) = std::fs::remove_dir_all(&directory)
         {
             tracing::warn!(directory = %directory.display(), %error, "it is left behind");
+        }
+    }
+}
+
+/// Volumes in memory are mounts, and would keep their directory.
+fn unmount_below(directory: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut below: Vec<&str> = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .filter(|place| Path::new(place).starts_with(directory))
+        .collect();
+    // The innermost first.
+    below.sort_unstable_by(|a, b| b.cmp(a));
+    for place in below {
+        if let Err(error) = rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH) {
+            tracing::warn!(place, %error, "it stays mounted");
         }
     }
 }
