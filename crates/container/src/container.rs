@@ -123,6 +123,11 @@ impl Container {
         matches!(self.state, State::Created | State::Starting | State::Running { .. })
     }
 
+    /// It has a process, or is about to get one without being asked again.
+    pub fn has_process(&self) -> bool {
+        matches!(self.state, State::Starting | State::Running { .. })
+    }
+
     pub fn exit_code(&self) -> Option<i32> {
         match self.state {
             State::Exited { exit_code, .. } => Some(exit_code),

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{Container as Spec, EphemeralContainer, PodSpec};
 
+use crate::make;
+
 /// As containers, which they are but for the one that they look at.
 pub(crate) fn containers(spec: &PodSpec) -> Vec<Spec> {
     spec.ephemeral_containers.iter().flatten().filter_map(container).collect()
@@ -16,8 +18,7 @@ fn container(ephemeral: &EphemeralContainer) -> Option<Spec> {
 
 /// The container of the Pod with this name, of whatever sort.
 pub(crate) fn find<'a>(spec: &'a PodSpec, name: &str) -> Option<Cow<'a, Spec>> {
-    let mut usual = spec.init_containers.iter().flatten().chain(&spec.containers);
-    if let Some(found) = usual.find(|container| container.name == name) {
+    if let Some(found) = make::containers(spec).find(|container| container.name == name) {
         return Some(Cow::Borrowed(found));
     }
     let mut ephemeral = spec.ephemeral_containers.iter().flatten();

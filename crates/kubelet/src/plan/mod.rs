@@ -27,6 +27,9 @@ use crate::probes::Verdicts;
 use decide::Decision;
 use slots::Role;
 
+/// How soon a Pod that is brought to its end is looked at again, if nothing is heard of it.
+const STOP_AGAIN: Duration = Duration::from_secs(10);
+
 /// Everything that a plan may know.
 pub(crate) struct Input<'a> {
     pub(crate) pod: &'a Pod,
@@ -70,7 +73,7 @@ impl World {
     }
 
     pub(crate) fn nothing_runs(&self) -> bool {
-        !self.containers.iter().any(Container::is_alive)
+        !self.containers.iter().any(Container::has_process)
     }
 }
 
@@ -169,7 +172,9 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     if gone && ending == Some(Ending::Deleted) {
         status::close(input, &mut status);
     }
-    Plan { actions, status, backing_off: Vec::new(), wake_at: None, gone }
+    // A stop that the runtime gave up is asked for again.
+    let wake_at = (!gone).then(|| backoff::after(input.now, STOP_AGAIN));
+    Plan { actions, status, backing_off: Vec::new(), wake_at, gone }
 }
 
 fn ending(input: &Input<'_>) -> Option<Ending> {

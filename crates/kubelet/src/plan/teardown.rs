@@ -17,12 +17,12 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>]) -> Vec<Action> {
     }
     let is_sidecar =
         |run: &Container| slots.iter().any(|slot| slot.role == Role::Sidecar && slot.spec.name == run.name);
-    let alive = || input.world.containers.iter().filter(|run| run.is_alive());
+    let alive = || input.world.containers.iter().filter(|run| run.has_process());
     let main: Vec<&Container> = alive().filter(|run| !is_sidecar(run)).collect();
     if !main.is_empty() {
         return main.into_iter().filter_map(|run| stop(input, run)).collect();
     }
-    let last_sidecar = slots.iter().rev().filter_map(Slot::latest).find(|run| run.is_alive());
+    let last_sidecar = slots.iter().rev().filter_map(Slot::latest).find(|run| run.has_process());
     last_sidecar.and_then(|run| stop(input, run)).into_iter().collect()
 }
 

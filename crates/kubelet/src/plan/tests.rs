@@ -446,3 +446,19 @@ fn an_ephemeral_container_starts_once_beside_the_others_and_changes_nothing_for_
     assert_eq!(status["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"], 1);
     assert_eq!((&status["phase"], &condition(&status, "Ready")["status"]), (&json!("Running"), &json!("True")));
 }
+
+#[test]
+fn a_container_that_never_started_does_not_keep_a_deleted_pod() {
+    let scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, State::Created).deleted(30);
+    assert_eq!(scene.plan().actions, [Action::StopSandbox(SandboxId("s0".into()))]);
+    let scene = Scene::new(web("Always")).sandbox(SandboxState::NotReady).run("web", 0, State::Created).deleted(30);
+    assert!(scene.plan().gone);
+}
+
+#[test]
+fn a_pod_that_does_not_end_is_looked_at_again() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, running()).deleted(30);
+    assert_eq!((scene.plan().actions, scene.plan().wake_at), (vec![stop("web", 30)], Some(at(110))));
+    scene.asked.insert(ContainerId("web-0".into()), Duration::from_secs(30));
+    assert_eq!((scene.plan().actions, scene.plan().wake_at), (Vec::new(), Some(at(110))));
+}

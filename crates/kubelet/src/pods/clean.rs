@@ -38,8 +38,10 @@ impl Pods {
     pub(super) async fn clean(&self, key: &Key, seat: &Seat) -> Result<Option<Duration>, Error> {
         let mut memory = seat.memory.lock().await;
         let runtime = &seat.home.runtime;
-        for container in observe(seat).await?.containers.iter().filter(|container| container.is_alive()) {
-            if memory.asked.get(&container.id).is_none_or(|asked| *asked > GRACE) {
+        for container in observe(seat).await?.containers.iter().filter(|container| container.has_process()) {
+            // One whose stop the runtime gave up is asked again.
+            let asked = memory.asked.get(&container.id).filter(|_| container.stopping);
+            if asked.is_none_or(|asked| *asked > GRACE) {
                 runtime.stop_container(&container.id, GRACE).await.map_err(failed)?;
                 memory.asked.insert(container.id.clone(), GRACE);
             }

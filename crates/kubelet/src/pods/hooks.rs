@@ -1,6 +1,6 @@
 //! What a container wants done after it has started and before it is stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec};
@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 #[derive(Default)]
 pub(super) struct Hooks {
     pub(super) after_start: BTreeMap<ContainerId, Hook>,
-    pub(super) before_stop: BTreeMap<ContainerId, ()>,
+    pub(super) before_stop: BTreeSet<ContainerId>,
 }
 
 impl Pods {
@@ -67,7 +67,7 @@ impl Pods {
     ) -> Result<(), Error> {
         let hook = run.container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
         let runs = run.world.containers.iter().any(|known| known.id == *run.id && known.is_running());
-        let again = seat.hooks().before_stop.insert(run.id.clone(), ()).is_some();
+        let again = seat.hooks().before_stop.replace(run.id.clone()).is_some();
         let Some(handler) = hook.and_then(Handler::of_hook).filter(|_| runs && !again) else {
             seat.hooks().before_stop.remove(run.id);
             return seat.home.runtime.stop_container(run.id, grace).await.map_err(failed);

@@ -8,6 +8,7 @@ use pintle_runtime::Key;
 
 use super::{Memory, Pods, Seat};
 use crate::handlers::{Handler, Outcome, Subject};
+use crate::make::containers;
 use crate::plan::World;
 use crate::probes::Due;
 
@@ -99,8 +100,7 @@ fn running<'a>(
     world: &'a World,
 ) -> Vec<(&'a Spec, &'a Container, Option<&'a ContainerStatus>)> {
     let old = || status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
-    let specs = spec.init_containers.iter().flatten().chain(&spec.containers);
-    specs
+    containers(spec)
         .filter_map(|spec| {
             let latest = world.containers.iter().filter(|run| run.name == spec.name).max_by_key(|run| run.attempt)?;
             Some((spec, latest, old().find(|old| old.name == spec.name)))

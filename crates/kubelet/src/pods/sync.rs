@@ -22,7 +22,7 @@ fn going(
 ) -> (BTreeMap<ContainerId, Hook>, BTreeMap<ContainerId, Duration>) {
     let hooks = seat.hooks();
     let stopping = |id: &ContainerId| {
-        hooks.before_stop.contains_key(id) || world.containers.iter().any(|run| run.id == *id && run.stopping)
+        hooks.before_stop.contains(id) || world.containers.iter().any(|run| run.id == *id && run.stopping)
     };
     let asked = memory.asked.iter().filter(|(id, _)| stopping(id)).map(|(id, grace)| (id.clone(), *grace));
     (hooks.after_start.clone(), asked.collect())

@@ -77,7 +77,7 @@ async fn runs(home: &Home, pod: &Pod, container: &str) -> Result<Vec<Container>,
 
 fn specified(pod: &Pod, container: &str) -> bool {
     let Some(spec) = &pod.spec else { return false };
-    let names = spec.init_containers.iter().flatten().chain(&spec.containers).map(|container| &container.name);
+    let names = crate::make::containers(spec).map(|container| &container.name);
     let ephemeral = spec.ephemeral_containers.iter().flatten().map(|container| &container.name);
     names.chain(ephemeral).any(|name| name == container)
 }
