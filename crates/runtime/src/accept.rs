@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The next connection and its permit; nothing if it could not be accepted, after a pause: the system may be out of
 /// files.
-pub(crate) async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+pub async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     let permit = free.clone().acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, _)) => Some((stream, permit)),

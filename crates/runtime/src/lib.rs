@@ -83,7 +83,7 @@ pub mod leader;
 
 pub mod manager;
 
-mod accept;
+pub mod accept;
 pub mod serve;
 pub mod webhook;
 

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -14,6 +14,7 @@ use super::PIPE;
 use super::frame::{self, CHUNK, Head};
 use super::headers::{self, HeaderWriter};
 use super::inflate::Inflater;
+use super::session::send;
 use crate::error::Error;
 use crate::streams::Connection;
 
@@ -198,23 +199,5 @@ async fn talk(
         biased;
         told = telling => told,
         () = hearing => Ok(()),
-    }
-}
-
-async fn send<W: AsyncWrite>(
-    mut writer: WriteHalf<W>,
-    mut urgent: mpsc::Receiver<Vec<u8>>,
-    mut queued: mpsc::Receiver<Vec<u8>>,
-) {
-    loop {
-        let frame = tokio::select! {
-            biased;
-            Some(frame) = urgent.recv() => frame,
-            Some(frame) = queued.recv() => frame,
-            else => return,
-        };
-        if writer.write_all(&frame).await.is_err() {
-            return;
-        }
     }
 }

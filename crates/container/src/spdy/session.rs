@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
@@ -137,8 +137,9 @@ impl Session {
     }
 }
 
-async fn send(
-    mut writer: WriteHalf<BufReader<TcpStream>>,
+/// Writes frames, urgent ones first, until nobody is left to send any.
+pub(super) async fn send<W: AsyncWrite>(
+    mut writer: WriteHalf<W>,
     mut urgent: mpsc::Receiver<Vec<u8>>,
     mut queued: mpsc::Receiver<Vec<u8>>,
 ) {

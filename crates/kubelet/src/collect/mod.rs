@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pintle_container::{ImageStore, Runtime};
+use pintle_container::{Image, ImageStore, Runtime};
 use pintle_meta::Clock;
 use pintle_runtime::Recorder;
 use tokio::time::Instant;
@@ -99,26 +99,32 @@ impl Collector {
         if !images {
             return Ok(());
         }
-        let present = self.runtime.list_images().await?;
+        let mut present = self.runtime.list_images().await?;
         records.take_note(&present, &all, now);
         for id in records.too_old(&present, &self.settings, now) {
             self.runtime.remove_image(&id).await?;
+            present.retain(|image| image.id != id);
         }
         let Some(store) = self.runtime.image_store().await? else { return Ok(()) };
         if let Some(disk) = disk(&store) {
-            self.make_room(records, &disk, now).await?;
+            self.make_room(records, &present, &disk, now).await?;
         }
         Ok(())
     }
 
-    async fn make_room(&self, records: &Records, disk: &Disk, now: Timestamp) -> Result<(), pintle_container::Error> {
+    async fn make_room(
+        &self,
+        records: &Records,
+        present: &[Image],
+        disk: &Disk,
+        now: Timestamp,
+    ) -> Result<(), pintle_container::Error> {
         let wanted = disk.to_free(&self.settings);
         if wanted == 0 {
             return Ok(());
         }
-        let present = self.runtime.list_images().await?;
         let mut freed = 0;
-        for (id, size) in records.least_recent(&present, &self.settings, now) {
+        for (id, size) in records.least_recent(present, &self.settings, now) {
             if freed >= wanted {
                 return Ok(());
             }

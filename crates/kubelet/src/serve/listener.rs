@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use pintle_container::Connection;
 use pintle_runtime::Shutdown;
+use pintle_runtime::accept::accept;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -45,31 +46,21 @@ impl NodeServer {
         let acceptor = TlsAcceptor::from(self.tls.clone());
         let free = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
-            // The semaphore is never closed.
-            let Ok(permit) = free.clone().acquire_owned().await else { return };
             let accepted = tokio::select! {
                 biased;
                 () = shutdown.fired() => return,
-                accepted = listener.accept() => accepted,
+                accepted = accept(&listener, &free) => accepted,
             };
-            match accepted {
-                Ok((stream, _)) => {
-                    let (server, acceptor, shutdown) = (self.clone(), acceptor.clone(), shutdown.clone());
-                    tokio::spawn(async move {
-                        tokio::select! {
-                            biased;
-                            () = shutdown.fired() => {}
-                            () = server.connection(acceptor, stream) => {}
-                        }
-                        drop(permit);
-                    });
+            let Some((stream, permit)) = accepted else { continue };
+            let (server, acceptor, shutdown) = (self.clone(), acceptor.clone(), shutdown.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = shutdown.fired() => {}
+                    () = server.connection(acceptor, stream) => {}
                 }
-                Err(error) => {
-                    // Out of file descriptors, most likely: others will close theirs.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            }
+                drop(permit);
+            });
         }
     }
 
