@@ -65,7 +65,7 @@ impl Attempt {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.client(), &self.key.namespace)
+        Api::namespaced(self.client(), self.key.namespace())
     }
 
     /// A kind of the whole cluster.

@@ -11,7 +11,7 @@
 //!
 //! impl Reconciler for CountPods {
 //!     async fn reconcile(&self, key: &Key, attempt: &Attempt) -> Result<Action, Error> {
-//!         let pods = self.pods.in_namespace(&key.namespace).len();
+//!         let pods = self.pods.in_namespace(key.namespace()).len();
 //!         tracing::info!(pods, because = %attempt.causes, "counted");
 //!         Ok(Action::requeue_after(Duration::from_secs(60)))
 //!     }

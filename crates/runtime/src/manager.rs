@@ -223,7 +223,7 @@ impl Manager {
             named.retain(|(name, key)| stuck.iter().any(|(stuck, on, _)| stuck == name && on == key));
             for (name, key, time) in stuck {
                 if named.insert((name.clone(), key.clone())) {
-                    tracing::error!(controller = %name, namespace = %key.namespace, name = %key.name,
+                    tracing::error!(controller = %name, namespace = %key.namespace(), name = %key.name(),
                         seconds = time.as_secs(), "a reconcile does not end; does it wait for something without a timeout?");
                 }
             }

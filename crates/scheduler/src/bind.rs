@@ -15,8 +15,8 @@ use crate::scheduler::Shared;
 pub(crate) async fn bind(shared: &Shared, pod: &PodInfo, node: &str) {
     let binding = Binding {
         metadata: ObjectMeta {
-            namespace: Some(pod.key.namespace.clone()),
-            name: Some(pod.key.name.clone()),
+            namespace: Some(pod.key.namespace().to_owned()),
+            name: Some(pod.key.name().to_owned()),
             // A successor of the same name must not inherit the node.
             uid: Some(pod.uid.clone()),
             ..ObjectMeta::default()
@@ -28,11 +28,12 @@ pub(crate) async fn bind(shared: &Shared, pod: &PodInfo, node: &str) {
         },
     };
     let parameters = PostParams::default();
-    let bound = pods(shared, pod).create_subresource::<_, Value>("binding", &pod.key.name, &parameters, &binding).await;
+    let bound =
+        pods(shared, pod).create_subresource::<_, Value>("binding", pod.key.name(), &parameters, &binding).await;
     match bound {
         Ok(_) => {
             shared.queue.remove(&pod.key, &pod.uid);
-            let message = format!("Successfully assigned {}/{} to {node}", pod.key.namespace, pod.key.name);
+            let message = format!("Successfully assigned {}/{} to {node}", pod.key.namespace(), pod.key.name());
             shared.recorder.normal(pod.pod.as_ref(), "Scheduled", message);
         }
         Err(error) => {
@@ -63,7 +64,7 @@ async fn write_condition(shared: &Shared, pod: &PodInfo, reason: &str, message: 
     };
     let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}});
     let written =
-        pods(shared, pod).patch_status(&pod.key.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        pods(shared, pod).patch_status(pod.key.name(), &PatchParams::default(), &Patch::Strategic(patch)).await;
     if let Err(error) = written {
         // The Pod is tried again, and the condition with it.
         tracing::debug!(pod = %pod.key, %error, "the condition could not be written");
@@ -90,7 +91,7 @@ fn changed_condition(pod: &Pod, reason: &str, message: String, now: Time) -> Opt
 }
 
 fn pods(shared: &Shared, pod: &PodInfo) -> Api<Pod> {
-    Api::namespaced(shared.context.client.clone(), &pod.key.namespace)
+    Api::namespaced(shared.context.client.clone(), pod.key.namespace())
 }
 
 #[cfg(test)]

@@ -30,9 +30,9 @@ pub struct WeightedPodTerm {
 
 impl PodTerm {
     pub fn matches(&self, pod: &PodInfo, namespaces: &Namespaces) -> bool {
-        let in_namespace = self.namespaces.contains(&pod.key.namespace)
+        let in_namespace = self.namespaces.contains(pod.key.namespace())
             || self.namespace_selector.as_ref().is_some_and(|selector| {
-                namespaces.get(&pod.key.namespace).is_some_and(|labels| selector.matches(labels))
+                namespaces.get(pod.key.namespace()).is_some_and(|labels| selector.matches(labels))
             });
         in_namespace && self.selector.as_ref().is_some_and(|selector| selector.matches(pod.labels()))
     }

@@ -73,10 +73,13 @@ fn on_namespace(shared: &Shared, change: &Change<Namespace>) {
     if change.is_resync() {
         return;
     }
-    let (name, namespace) = (change.key().name, change.object());
+    let (key, namespace) = (change.key(), change.object());
     match change.is_deleted() {
-        true => shared.cache().namespaces.remove(&name),
-        false => shared.cache().namespaces.insert(name, namespace.metadata.labels.clone().unwrap_or_default()),
+        true => shared.cache().namespaces.remove(key.name()),
+        false => shared
+            .cache()
+            .namespaces
+            .insert(key.name().to_owned(), namespace.metadata.labels.clone().unwrap_or_default()),
     };
     shared.queue.happened(Event::NamespaceChanged);
 }

@@ -32,7 +32,7 @@ impl Reconciler for Rollouts {
             self.recorder.warning(deployment.as_ref(), "SelectingAll", message);
             return Ok(Action::done());
         }
-        let candidates = self.sets.in_namespace(&key.namespace);
+        let candidates = self.sets.in_namespace(key.namespace());
         let sets = claim(&self.client, deployment.as_ref(), &selector, candidates).await?;
         let runs_pods = |uid: &String| pods::controlled_by(&self.pods, uid).iter().any(|pod| !pods::is_terminal(pod));
         let plan = plan(Facts {

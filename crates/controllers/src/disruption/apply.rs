@@ -46,7 +46,7 @@ impl Budgets {
 
     fn scale_of(&self, namespace: &str, set: &ReplicaSet) -> (String, i32) {
         let deployment = owner::controller_key::<Deployment>(&set.metadata)
-            .and_then(|key| self.deployments.get(&Key::new(namespace.to_owned(), key.name)));
+            .and_then(|key| self.deployments.get(&Key::new(namespace, key.name())));
         match deployment {
             Some(deployment) => {
                 let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
@@ -63,15 +63,15 @@ impl Budgets {
 impl Reconciler for Budgets {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(budget) = self.budgets.get(key) else { return Ok(Action::done()) };
-        let pods = self.pods.in_namespace(&key.namespace);
+        let pods = self.pods.in_namespace(key.namespace());
         let covered: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(|pod| plan::covers(&budget, pod)).collect();
-        let should_be = self.should_be(&key.namespace, &covered);
+        let should_be = self.should_be(key.namespace(), &covered);
         let (status, again) = plan::status(&budget, &covered, should_be, self.clock.now());
         if budget.status.as_ref() != Some(&status) {
             // Replaced whole at the version that was read: an eviction granted meanwhile is not overwritten.
             let changed = PodDisruptionBudget { status: Some(status), ..budget.as_ref().clone() };
-            let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), &key.namespace);
-            error::ignore_not_found(api.replace_status(&key.name, &PostParams::default(), &changed).await)?;
+            let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), key.namespace());
+            error::ignore_not_found(api.replace_status(key.name(), &PostParams::default(), &changed).await)?;
         }
         Ok(again.map_or_else(Action::done, Action::requeue_after))
     }

@@ -19,14 +19,14 @@ use apply::Budgets;
 pub(crate) async fn run(context: Context) {
     let (budgets, pods) = (context.informers.of::<PodDisruptionBudget>(), context.informers.of::<Pod>());
     let (sets, deployments) = (context.informers.of::<ReplicaSet>(), context.informers.of::<Deployment>());
-    let all_of = |budgets: Informer<PodDisruptionBudget>, namespace: String| -> Vec<Key> {
-        budgets.in_namespace(&namespace).iter().map(|budget| Key::of(budget.as_ref())).collect()
+    let all_of = |budgets: Informer<PodDisruptionBudget>, key: Key| -> Vec<Key> {
+        budgets.in_namespace(key.namespace()).iter().map(|budget| Key::of(budget.as_ref())).collect()
     };
     let (by_pod, by_set, by_deployment) = (budgets.clone(), budgets.clone(), budgets.clone());
     Controller::new("disruption", &context)
         .watch(&budgets, |change| vec![change.key()])
         .watch(&pods, move |change| {
-            let budgets = by_pod.in_namespace(&change.key().namespace);
+            let budgets = by_pod.in_namespace(change.key().namespace());
             let selected = |pod: &Pod| {
                 budgets.iter().filter(|b| plan::covers(b, pod)).map(|b| Key::of(b.as_ref())).collect::<Vec<_>>()
             };
@@ -34,8 +34,8 @@ pub(crate) async fn run(context: Context) {
             keys.extend(change.old().map(|old| selected(old)).unwrap_or_default());
             keys
         })
-        .watch(&sets, move |change| all_of(by_set.clone(), change.key().namespace))
-        .watch(&deployments, move |change| all_of(by_deployment.clone(), change.key().namespace))
+        .watch(&sets, move |change| all_of(by_set.clone(), change.key()))
+        .watch(&deployments, move |change| all_of(by_deployment.clone(), change.key()))
         .run(Budgets::new(&context, budgets, pods, sets, deployments))
         .await;
 }

@@ -65,7 +65,7 @@ impl Slices {
     }
 
     fn backends_of(&self, service: &Service, key: &Key) -> Backends {
-        let mut pods = self.pods.in_namespace(&key.namespace);
+        let mut pods = self.pods.in_namespace(key.namespace());
         pods.retain(|pod| plan::selects(service, pod));
         let mut zone_of_node = BTreeMap::new();
         for node in pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()) {
@@ -76,7 +76,7 @@ impl Slices {
     }
 
     async fn write_slices(&self, key: &Key, service: &Service, writes: Vec<Write>) -> Result<(), Error> {
-        let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), key.namespace());
         let creations = writes.iter().filter(|write| matches!(write, Write::Create(_))).count();
         if creations > 0 {
             self.expectations.expect_creations(key, creations);
@@ -107,10 +107,10 @@ impl Slices {
     }
 
     async fn write_endpoints(&self, key: &Key, write: LegacyWrite) -> Result<(), Error> {
-        let api: Api<Endpoints> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<Endpoints> = Api::namespaced(self.client.clone(), key.namespace());
         let result = match write {
             LegacyWrite::Create(endpoints) => api.create(&PostParams::default(), &endpoints).await,
-            LegacyWrite::Update(endpoints) => api.replace(&key.name, &PostParams::default(), &endpoints).await,
+            LegacyWrite::Update(endpoints) => api.replace(key.name(), &PostParams::default(), &endpoints).await,
             LegacyWrite::Nothing => return Ok(()),
         };
         match result {
@@ -121,8 +121,8 @@ impl Slices {
 
     async fn drop_endpoints(&self, key: &Key) -> Result<Action, Error> {
         if self.endpoints.get(key).is_some() {
-            let api: Api<Endpoints> = Api::namespaced(self.client.clone(), &key.namespace);
-            error::ignore_not_found(api.delete(&key.name, &DeleteParams::default()).await)?;
+            let api: Api<Endpoints> = Api::namespaced(self.client.clone(), key.namespace());
+            error::ignore_not_found(api.delete(key.name(), &DeleteParams::default()).await)?;
         }
         Ok(Action::done())
     }

@@ -25,7 +25,7 @@ pub(super) struct Collector {
 
 impl Reconciler for Collector {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
-        let seen = self.graph.with(|graph| graph.get(&key.name).map(|node| (node.clone(), decide(graph, node))));
+        let seen = self.graph.with(|graph| graph.get(key.name()).map(|node| (node.clone(), decide(graph, node))));
         let Some((node, decision)) = seen else { return Ok(Action::done()) };
         match decision {
             Decision::Nothing => Ok(Action::done()),

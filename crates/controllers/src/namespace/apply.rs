@@ -23,26 +23,26 @@ impl Reconciler for Emptier {
         }
         let api: Api<Namespace> = Api::all(self.client.clone());
         // The latest, not the cache's: what follows cannot be undone.
-        let Some(mut namespace) = api.get_opt(&key.name).await? else { return Ok(Action::done()) };
+        let Some(mut namespace) = api.get_opt(key.name()).await? else { return Ok(Action::done()) };
         let Some(deleted_at) = namespace.metadata.deletion_timestamp.clone() else { return Ok(Action::done()) };
         if namespace.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Terminating") {
             namespace.status.get_or_insert_default().phase = Some("Terminating".into());
-            namespace = api.replace_status(&key.name, &PostParams::default(), &namespace).await?;
+            namespace = api.replace_status(key.name(), &PostParams::default(), &namespace).await?;
         }
         if plan::is_finalized(&namespace) {
             return Ok(Action::done());
         }
-        let findings = self.empty(&key.name, deleted_at.0).await;
+        let findings = self.empty(key.name(), deleted_at.0).await;
         if let Some(conditions) = findings.conditions(&namespace, self.clock.now()) {
             namespace.status.get_or_insert_default().conditions = Some(conditions);
-            namespace = api.replace_status(&key.name, &PostParams::default(), &namespace).await?;
+            namespace = api.replace_status(key.name(), &PostParams::default(), &namespace).await?;
         }
         match findings.next() {
             Next::Fail(message) => Err(Error::Invalid(message)),
             Next::Wait(delay) => Ok(Action::requeue_after(delay)),
             Next::Finalize => {
                 let finalized = plan::finalized(&namespace);
-                let result = api.replace_subresource("finalize", &key.name, &PostParams::default(), &finalized).await;
+                let result = api.replace_subresource("finalize", key.name(), &PostParams::default(), &finalized).await;
                 error::ignore_not_found(result)?;
                 Ok(Action::done())
             }

@@ -26,23 +26,23 @@ pub(super) struct Health {
 impl Reconciler for Health {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(node) = self.nodes.get(key) else {
-            if self.heard().remove(&key.name).is_some() {
+            if self.heard().remove(key.name()).is_some() {
                 self.tell(
-                    &key.name,
+                    key.name(),
                     "",
                     "RemovingNode",
-                    format!("Node {0} event: Removing Node {0} from Controller", key.name),
+                    format!("Node {0} event: Removing Node {0} from Controller", key.name()),
                 );
             }
             return Ok(Action::done());
         };
         let now = self.clock.now();
-        let lease = self.leases.get(&Key::new("kube-node-lease", key.name.clone()));
-        let before = self.heard().get(&key.name).cloned();
+        let lease = self.leases.get(&Key::new("kube-node-lease", key.name()));
+        let before = self.heard().get(key.name()).cloned();
         let mut heard = Heard::listen(before.as_ref(), &node, lease.as_deref(), now);
         if before.is_none() {
-            let message = format!("Node {0} event: Registered Node {0} in Controller", key.name);
-            self.tell(&key.name, &node.uid().unwrap_or_default(), "RegisteredNode", message);
+            let message = format!("Node {0} event: Registered Node {0} in Controller", key.name());
+            self.tell(key.name(), &node.uid().unwrap_or_default(), "RegisteredNode", message);
         }
 
         let mut node = node.as_ref().clone();
@@ -50,21 +50,21 @@ impl Reconciler for Health {
         if let Verdict::Silent(conditions) = &verdict {
             node.status.get_or_insert_default().conditions = Some(conditions.clone());
             let api: Api<Node> = Api::all(self.client.clone());
-            node = api.replace_status(&key.name, &PostParams::default(), &node).await?;
+            node = api.replace_status(key.name(), &PostParams::default(), &node).await?;
         }
         let was_ready = before.is_some_and(|before| before.ready == "True");
         let ready = plan::ready_status(&node).to_owned();
         if was_ready && ready != "True" {
-            let message = format!("Node {} status is now: NodeNotReady", key.name);
-            self.tell(&key.name, &node.uid().unwrap_or_default(), "NodeNotReady", message);
+            let message = format!("Node {} status is now: NodeNotReady", key.name());
+            self.tell(key.name(), &node.uid().unwrap_or_default(), "NodeNotReady", message);
         }
         // A node that answers corrects its Pods' status itself; one that does not never will.
         if ready == "Unknown" || (was_ready && ready == "False") {
-            self.mark_pods_not_ready(&key.name).await?;
+            self.mark_pods_not_ready(key.name()).await?;
         }
         self.write_taints(&node).await?;
         heard.ready = ready;
-        self.heard().insert(key.name.clone(), heard);
+        self.heard().insert(key.name().to_owned(), heard);
         Ok(match verdict {
             Verdict::Alive(left) => Action::requeue_after(left),
             Verdict::Silent(_) | Verdict::KnownSilent => Action::done(),

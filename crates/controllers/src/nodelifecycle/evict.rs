@@ -58,14 +58,14 @@ impl Evictions {
 
     async fn evict(&self, key: &Key, pod: &Pod) -> Result<(), Error> {
         self.recorder.normal(pod, "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), key.namespace());
         let conditions = plan::evicted(pod, self.clock.now());
-        let marked = write::merge_status(&api, &key.name, json!({"conditions": conditions})).await;
+        let marked = write::merge_status(&api, key.name(), json!({"conditions": conditions})).await;
         if error::ignore_not_found(marked)?.is_none() {
             return Ok(());
         }
         let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
-        let result = api.delete(&key.name, &DeleteParams::default().preconditions(preconditions)).await;
+        let result = api.delete(key.name(), &DeleteParams::default().preconditions(preconditions)).await;
         error::ignore_not_found(result)?;
         Ok(())
     }

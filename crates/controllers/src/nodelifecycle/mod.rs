@@ -33,7 +33,7 @@ pub(crate) async fn run(context: Context) {
             let nodes = nodes.clone();
             move |change| concerned_by(change, &nodes)
         })
-        .watch(&leases, |change| vec![Key::cluster(change.key().name)])
+        .watch(&leases, |change| vec![Key::cluster(change.key().name())])
         .watch(&pods, pod_arrived)
         .run(Health::new(&context, nodes.clone(), leases, pods.clone()));
 
@@ -49,7 +49,7 @@ pub(crate) async fn run(context: Context) {
                 Change::Updated { old, new } if plan::no_execute_taints(old) == plan::no_execute_taints(new) => {
                     Vec::new()
                 }
-                _ => pods.by_index(BY_NODE, &change.key().name).iter().map(|pod| Key::of(pod.as_ref())).collect(),
+                _ => pods.by_index(BY_NODE, change.key().name()).iter().map(|pod| Key::of(pod.as_ref())).collect(),
             }
         })
         .run(Evictions::new(&context, nodes, pods));

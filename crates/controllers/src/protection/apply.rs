@@ -27,7 +27,7 @@ impl Protector {
 
 impl Reconciler for Protector {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
-        let freed = if key.namespace.is_empty() {
+        let freed = if key.namespace().is_empty() {
             match self.volumes.get(key).filter(|volume| plan::volume_may_go(volume)) {
                 Some(volume) => {
                     let api: Api<PersistentVolume> = Api::all(self.client.clone());
@@ -36,11 +36,11 @@ impl Reconciler for Protector {
                 None => Ok(()),
             }
         } else {
-            let pods = self.pods.in_namespace(&key.namespace);
+            let pods = self.pods.in_namespace(key.namespace());
             let users = || pods.iter().map(AsRef::as_ref);
             match self.claims.get(key).filter(|claim| plan::claim_may_go(claim, users())) {
                 Some(claim) => {
-                    let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &key.namespace);
+                    let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), key.namespace());
                     write::remove_finalizer(&api, &claim.metadata, plan::CLAIM).await
                 }
                 None => Ok(()),

@@ -21,9 +21,9 @@ pub(crate) async fn run(context: Context) {
         .watch(&volumes, |change| vec![change.key()])
         .watch(&pods, |change| {
             // Only a Pod that is over, or gone, can set a claim free.
-            let namespace = change.key().namespace;
+            let key = change.key();
             match change.is_deleted() || crate::pods::is_terminal(change.object()) {
-                true => plan::claims_of(change.object()).map(|name| Key::new(namespace.clone(), name)).collect(),
+                true => plan::claims_of(change.object()).map(|name| Key::new(key.namespace(), name)).collect(),
                 false => Vec::new(),
             }
         })

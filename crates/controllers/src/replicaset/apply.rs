@@ -57,7 +57,7 @@ impl Reconciler for Replicas {
         if plan::differs(set.status.as_ref(), &status) {
             let mut updated = set.as_ref().clone();
             updated.status = Some(status);
-            self.sets_in(&key.namespace).replace_status(&key.name, &PostParams::default(), &updated).await?;
+            self.sets_in(key.namespace()).replace_status(key.name(), &PostParams::default(), &updated).await?;
         }
         outcome?;
         Ok(plan::next_check(&set, &active, now).map_or_else(Action::done, Action::requeue_after))
@@ -94,7 +94,7 @@ impl Replicas {
     }
 
     async fn create(&self, key: &Key, set: &ReplicaSet, count: usize) -> Result<(), Error> {
-        let (api, pod) = (self.pods_in(&key.namespace), plan::pod_from_template(set));
+        let (api, pod) = (self.pods_in(key.namespace()), plan::pod_from_template(set));
         self.expectations.expect_creations(key, count);
         let batch = batch::slow_start(count, |_| self.create_one(&api, set, &pod)).await;
         for _ in batch.succeeded..count {
@@ -121,7 +121,7 @@ impl Replicas {
     async fn delete(&self, key: &Key, set: &ReplicaSet, pods: &[Arc<Pod>]) -> Result<(), Error> {
         let uid = |pod: &Pod| pod.uid().unwrap_or_default();
         self.expectations.expect_deletions(key, pods.iter().map(|pod| uid(pod)));
-        let api = self.pods_in(&key.namespace);
+        let api = self.pods_in(key.namespace());
         let deletions = pods.iter().map(|pod| async {
             let name = pod.name_any();
             let result = error::ignore_not_found(api.delete(&name, &DeleteParams::default()).await);

@@ -28,8 +28,8 @@ impl Publisher {
 impl Reconciler for Publisher {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(namespace) = self.namespaces.get(key) else { return Ok(Action::done()) };
-        let present = self.maps.get(&Key::new(key.name.clone(), plan::NAME));
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &key.name);
+        let present = self.maps.get(&Key::new(key.name(), plan::NAME));
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), key.name());
         let result = match plan::step(&namespace, present.as_deref(), &self.root_ca) {
             Step::Create(map) => api.create(&PostParams::default(), &map).await,
             Step::Replace(map) => api.replace(plan::NAME, &PostParams::default(), &map).await,

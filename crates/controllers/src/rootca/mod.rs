@@ -19,7 +19,7 @@ pub(crate) async fn run(context: Context, root_ca: Option<String>) {
     let maps = context.informers.select::<ConfigMap>(Selection::fields(format!("metadata.name={}", plan::NAME)));
     Controller::new("root-ca", &context)
         .watch(&namespaces, |change| vec![change.key()])
-        .watch(&maps, |change| vec![Key::cluster(change.key().namespace)])
+        .watch(&maps, |change| vec![Key::cluster(change.key().namespace())])
         .run(Publisher::new(&context, namespaces, maps, root_ca))
         .await;
 }

@@ -22,9 +22,9 @@ impl Defaults {
 impl Reconciler for Defaults {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(namespace) = self.namespaces.get(key) else { return Ok(Action::done()) };
-        let present = self.accounts.get(&Key::new(key.name.clone(), plan::DEFAULT));
+        let present = self.accounts.get(&Key::new(key.name(), plan::DEFAULT));
         if let Some(account) = plan::missing(&namespace, present.as_deref()) {
-            let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &key.name);
+            let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), key.name());
             match api.create(&PostParams::default(), &account).await {
                 Err(error) if !error.is_already_exists() && !error.is_namespace_terminating() => {
                     return Err(error.into());

@@ -18,7 +18,7 @@ pub(crate) async fn run(context: Context) {
     Controller::new("serviceaccount", &context)
         .watch(&namespaces, |change| vec![change.key()])
         .watch(&accounts, |change| match change.is_deleted() {
-            true => vec![Key::cluster(change.key().namespace)],
+            true => vec![Key::cluster(change.key().namespace())],
             false => Vec::new(),
         })
         .run(Defaults::new(&context, namespaces, accounts))

@@ -134,7 +134,7 @@ fn remember(memory: &mut Memory, container: &Spec, backoff: Option<RestartBackof
 fn sandbox_config(key: &Key, pod: &Pod, spec: &PodSpec, attempt: u32) -> SandboxConfig {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     SandboxConfig {
-        pod: PodRef { namespace: key.namespace.clone(), name: key.name.clone(), uid },
+        pod: PodRef { namespace: key.namespace().to_owned(), name: key.name().to_owned(), uid },
         attempt,
         labels: pod.metadata.labels.clone().unwrap_or_default(),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),

@@ -25,7 +25,7 @@ pub(super) enum Outcome {
 impl Pods {
     /// What the Pod's pull secrets have for this image. One that is not there is as good as empty.
     async fn credentials(&self, key: &Key, spec: &PodSpec, image: &str) -> Vec<Credentials> {
-        let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), &key.namespace);
+        let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), key.namespace());
         let mut found = Vec::new();
         for reference in spec.image_pull_secrets.iter().flatten() {
             match secrets.get_opt(&reference.name).await {

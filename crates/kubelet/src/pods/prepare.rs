@@ -151,7 +151,7 @@ pub(super) async fn release(seat: &Seat, memory: &mut Memory) -> Result<(), Erro
 /// After the last container is gone and before the API server forgets the Pod.
 pub(super) async fn teardown(key: &Key, seat: &Seat) -> Result<(), Error> {
     let Some(machine) = &seat.home.machine else { return Ok(()) };
-    let pod = PodRef { namespace: key.namespace.clone(), name: key.name.clone(), uid: seat.uid.clone() };
+    let pod = PodRef { namespace: key.namespace().to_owned(), name: key.name().to_owned(), uid: seat.uid.clone() };
     machine.teardown(pod).await.map_err(Error::Outside)
 }
 

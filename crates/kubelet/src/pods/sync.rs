@@ -94,14 +94,14 @@ impl Pods {
 
     /// Nothing of it runs any more: the API server may forget it.
     async fn let_go(&self, key: &Key, pod: &Pod) -> Result<(), Error> {
-        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), &key.namespace);
+        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), key.namespace());
         let preconditions = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
         let parameters = DeleteParams {
             grace_period_seconds: Some(0),
             preconditions: Some(preconditions),
             ..DeleteParams::default()
         };
-        match pods.delete(&key.name, &parameters).await {
+        match pods.delete(key.name(), &parameters).await {
             Ok(_) => Ok(()),
             // It is gone, or another has taken its name.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),

@@ -93,8 +93,8 @@ impl<R: Reconciler> Worker<R> {
             "reconcile",
             controller = %self.name,
             kind = %self.subject.1,
-            namespace = %attempt.key.namespace,
-            name = %attempt.key.name,
+            namespace = %attempt.key.namespace(),
+            name = %attempt.key.name(),
             attempt = attempt.number,
             because = tracing::field::Empty,
         );

@@ -17,7 +17,7 @@ use crate::key::Key;
 const DECODED_FACTOR: usize = 8;
 
 /// What a key and its place in the map take beside the letters.
-const PLACE: usize = 128;
+const PLACE: usize = 96;
 
 /// Packed objects that were read or changed a moment ago are also kept decoded, up to so many estimated bytes.
 const RECENT: usize = 4 << 20;
@@ -57,8 +57,8 @@ pub(super) struct Keeping<K> {
 }
 
 struct Recent<K> {
-    objects: BTreeMap<Arc<Key>, (Arc<K>, usize)>,
-    order: VecDeque<Arc<Key>>,
+    objects: BTreeMap<Key, (Arc<K>, usize)>,
+    order: VecDeque<Key>,
     bytes: usize,
 }
 
@@ -83,14 +83,14 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
 
 impl<K> Keeping<K> {
     /// Takes an object in, decoded if the budget allows, else packed.
-    pub(super) fn hold(&mut self, key: &Arc<Key>, object: &Arc<K>) -> Held<K> {
+    pub(super) fn hold(&mut self, key: &Key, object: &Arc<K>) -> Held<K> {
         // One very large object must not make every informer keep its room.
         if self.json.capacity() > LARGE {
             self.json = Vec::new();
         }
         self.json.clear();
         let written = (self.codec.encode)(object, &mut self.json);
-        let place = PLACE + key.namespace.len() + key.name.len();
+        let place = PLACE + key.namespace().len() + key.name().len();
         let size = self.json.len() * DECODED_FACTOR + place;
         if written
             && self.decoded + size > self.budget
@@ -117,7 +117,7 @@ impl<K> Keeping<K> {
     }
 
     /// The object, which a reader is likely to ask for again.
-    pub(super) fn read(&self, key: &Arc<Key>, held: &Held<K>) -> Option<Arc<K>> {
+    pub(super) fn read(&self, key: &Key, held: &Held<K>) -> Option<Arc<K>> {
         match &held.form {
             Form::Decoded(object) => Some(object.clone()),
             Form::Packed(packed) => {
@@ -180,7 +180,7 @@ impl<K> Recent<K> {
         self.objects.get(key).map(|(object, _)| object.clone())
     }
 
-    fn put(&mut self, key: &Arc<Key>, object: Arc<K>, size: usize, budget: usize) {
+    fn put(&mut self, key: &Key, object: Arc<K>, size: usize, budget: usize) {
         self.bytes += size;
         match self.objects.insert(key.clone(), (object, size)) {
             Some((_, before)) => self.bytes -= before,

@@ -249,11 +249,11 @@ where
 
     /// Offers everything to the handlers again, a few at a time, so that changes come through in between.
     async fn resync(&self) {
-        let mut last: Option<Arc<Key>> = None;
+        let mut last: Option<Key> = None;
         loop {
             {
                 let mut handlers = self.handlers();
-                let (objects, end) = self.read(|store| store.after(last.as_deref(), BATCH));
+                let (objects, end) = self.read(|store| store.after(last.as_ref(), BATCH));
                 for object in objects {
                     tell(&mut handlers, &Change::Resync(object), None);
                 }
@@ -279,9 +279,9 @@ where
     ) -> Registration {
         // Nothing changes in between: whoever takes a change in needs this lock first.
         let mut handlers = self.handlers();
-        let mut last: Option<Arc<Key>> = None;
+        let mut last: Option<Key> = None;
         loop {
-            let (objects, end) = self.read(|store| store.after(last.as_deref(), BATCH));
+            let (objects, end) = self.read(|store| store.after(last.as_ref(), BATCH));
             objects.into_iter().for_each(|object| handler(&Change::Added(object), None));
             if end.is_none() {
                 break;

@@ -70,6 +70,8 @@ pub(super) struct Dictionary {
     words: Vec<Arc<str>>,
     seen: Vec<u32>,
     bytes: usize,
+    /// Where an object is packed before its length is known; what is kept has no room to spare.
+    packing: Vec<u8>,
 }
 
 impl Dictionary {
@@ -80,31 +82,38 @@ impl Dictionary {
 
     /// `None` if this is not JSON without spaces, as `serde_json` writes it.
     pub(super) fn pack(&mut self, json: &[u8]) -> Option<Box<[u8]>> {
-        let mut out = Vec::with_capacity(json.len() / 3);
+        let mut out = std::mem::take(&mut self.packing);
+        out.clear();
+        let packed = self.pack_into(&mut out, json).map(|()| Box::from(out.as_slice()));
+        self.packing = out;
+        packed
+    }
+
+    fn pack_into(&mut self, out: &mut Vec<u8>, json: &[u8]) -> Option<()> {
         let mut rest = json;
         while let Some((first, after)) = rest.split_first() {
             rest = match *first {
-                OBJECT => literal(&mut out, tag::OBJECT, after, b"")?,
-                OBJECT_END => literal(&mut out, tag::OBJECT_END, after, b"")?,
-                ARRAY => literal(&mut out, tag::ARRAY, after, b"")?,
-                ARRAY_END => literal(&mut out, tag::ARRAY_END, after, b"")?,
+                OBJECT => literal(out, tag::OBJECT, after, b"")?,
+                OBJECT_END => literal(out, tag::OBJECT_END, after, b"")?,
+                ARRAY => literal(out, tag::ARRAY, after, b"")?,
+                ARRAY_END => literal(out, tag::ARRAY_END, after, b"")?,
                 b',' | b':' => after,
-                b't' => literal(&mut out, tag::TRUE, after, b"rue")?,
-                b'f' => literal(&mut out, tag::FALSE, after, b"alse")?,
-                b'n' => literal(&mut out, tag::NULL, after, b"ull")?,
+                b't' => literal(out, tag::TRUE, after, b"rue")?,
+                b'f' => literal(out, tag::FALSE, after, b"alse")?,
+                b'n' => literal(out, tag::NULL, after, b"ull")?,
                 b'"' => {
                     let length = string_length(after)?;
-                    self.string(&mut out, &after[..length])?;
+                    self.string(out, &after[..length])?;
                     &after[length + 1..]
                 }
                 _ => {
                     let length = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(rest.len());
-                    number(&mut out, &rest[..length]);
+                    number(out, &rest[..length]);
                     &rest[length..]
                 }
             };
         }
-        Some(out.into_boxed_slice())
+        Some(())
     }
 
     fn string(&mut self, out: &mut Vec<u8>, string: &[u8]) -> Option<()> {

@@ -32,7 +32,7 @@ pub(super) type Told<K> = (Change<K>, Option<Arc<str>>);
 const MANY: usize = 1000;
 
 pub(super) struct Store<K> {
-    objects: BTreeMap<Arc<Key>, Slot<K>>,
+    objects: BTreeMap<Key, Slot<K>>,
     indexes: BTreeMap<&'static str, Index<K>>,
     keeping: Keeping<K>,
     project: fn(&mut K),
@@ -49,7 +49,7 @@ struct Slot<K> {
 
 struct Index<K> {
     values_of: IndexFunction<K>,
-    keys: BTreeMap<String, BTreeSet<Arc<Key>>>,
+    keys: BTreeMap<String, BTreeSet<Key>>,
 }
 
 impl<K: Resource> Store<K> {
@@ -68,7 +68,7 @@ impl<K: Resource> Store<K> {
     }
 
     /// Up to `most` objects that come after the key in order, and the key to go on from if there may be more.
-    pub(super) fn after(&self, key: Option<&Key>, most: usize) -> (Vec<Arc<K>>, Option<Arc<Key>>) {
+    pub(super) fn after(&self, key: Option<&Key>, most: usize) -> (Vec<Arc<K>>, Option<Key>) {
         let start = key.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.objects.range::<Key, _>((start, Bound::Unbounded)).take(most);
         let (count, last) = range.clone().fold((0, None), |(count, _), (key, _)| (count + 1, Some(key)));
@@ -84,7 +84,7 @@ impl<K: Resource> Store<K> {
         // Keys sort by namespace first, and no name is empty, so one range holds the namespace.
         self.objects
             .range::<Key, _>(Key::new(namespace, "")..)
-            .take_while(|(key, _)| key.namespace == namespace)
+            .take_while(|(key, _)| key.namespace() == namespace)
             .filter_map(|(key, slot)| self.keeping.peek(key, &slot.held))
             .collect()
     }
@@ -164,7 +164,7 @@ impl<K: Resource> Store<K> {
     }
 
     fn remove_where(&mut self, mut gone: impl FnMut(&Key, &Slot<K>) -> bool, told: &mut Vec<Told<K>>) {
-        let absent: Vec<Arc<Key>> =
+        let absent: Vec<Key> =
             self.objects.iter().filter(|(key, slot)| gone(key, slot)).map(|(key, _)| key.clone()).collect();
         for key in absent {
             if let Some(object) = self.remove_for(&key, true) {
@@ -187,7 +187,7 @@ impl<K: Resource> Store<K> {
         (self.project)(&mut object);
         let new = Arc::new(object);
         let Some((key, _)) = known else {
-            self.insert(Arc::new(key), &new, version);
+            self.insert(key, &new, version);
             told.push((Change::Added(new), writer));
             return;
         };
@@ -213,7 +213,7 @@ impl<K: Resource> Store<K> {
         new.is_some() && self.get(key).is_some_and(|old| old.meta().resource_version == *new)
     }
 
-    fn insert(&mut self, key: Arc<Key>, object: &Arc<K>, version: u64) {
+    fn insert(&mut self, key: Key, object: &Arc<K>, version: u64) {
         for index in self.indexes.values_mut() {
             index.insert(&key, object);
         }
@@ -237,7 +237,7 @@ impl<K: Resource> Store<K> {
 }
 
 impl<K> Index<K> {
-    fn insert(&mut self, key: &Arc<Key>, object: &K) {
+    fn insert(&mut self, key: &Key, object: &K) {
         for value in (self.values_of)(object) {
             self.keys.entry(value).or_default().insert(key.clone());
         }

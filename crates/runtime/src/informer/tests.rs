@@ -34,7 +34,7 @@ fn logged(informer: &Informer<ConfigMap>) -> (Log, Registration) {
             Change::Deleted(_) => "deleted",
             Change::Resync(_) => "resync",
         };
-        lines.lock().unwrap().push(format!("{kind} {}", change.key().name));
+        lines.lock().unwrap().push(format!("{kind} {}", change.key().name()));
     });
     (log, registration)
 }
@@ -74,7 +74,7 @@ async fn an_index_follows_its_objects() {
     informer
         .add_index("version", |map: &ConfigMap| map.metadata.labels.iter().flatten().map(|(_, v)| v.clone()).collect());
     let names = |value: &str| -> Vec<String> {
-        informer.by_index("version", value).iter().map(|map| Key::of(map.as_ref()).name).collect()
+        informer.by_index("version", value).iter().map(|map| Key::of(map.as_ref()).name().to_owned()).collect()
     };
     assert_eq!(names("1"), ["a", "b"]);
     informer.take(Delta::Applied(map("a", "2", "u1")));

@@ -11,10 +11,9 @@
 //!
 //! A slot about which nothing is left to know is given back. Nothing goes through the map in its own order.
 
-use std::collections::hash_map::DefaultHasher;
+use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hash};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,7 +27,7 @@ const WORKING: usize = Class::ALL.len();
 
 #[derive(Debug)]
 pub(super) struct State<T> {
-    slot_of: HashMap<Arc<T>, u32, BuildHasherDefault<DefaultHasher>>,
+    slot_of: HashMap<T, u32, BuildHasherDefault<DefaultHasher>>,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     lines: [Line; WORKING + 1],
@@ -46,7 +45,7 @@ pub(super) struct State<T> {
 #[derive(Debug)]
 struct Slot<T> {
     /// `None` if the slot is free.
-    key: Option<Arc<T>>,
+    key: Option<T>,
     line: Option<usize>,
     link: Link,
     /// Added while it was worked on.
@@ -169,7 +168,7 @@ impl<T: Hash + Eq + Clone> State<T> {
         self.join(slot, WORKING, now);
         let entry = &self.slots[slot as usize];
         self.durations.wait.record(now.saturating_duration_since(entry.added));
-        entry.key.as_deref().cloned()
+        entry.key.clone()
     }
 
     /// True if another worker has a reason to wake: a key is ready, or a timer must be watched.
@@ -245,7 +244,7 @@ impl<T: Hash + Eq + Clone> State<T> {
 
     pub(super) fn longest_running(&self, now: Instant) -> Option<(T, Duration)> {
         let first = self.slots.get(self.lines[WORKING].first as usize)?;
-        Some((first.key.as_deref()?.clone(), now.saturating_duration_since(first.since)))
+        Some((first.key.clone()?, now.saturating_duration_since(first.since)))
     }
 
     pub(super) fn metrics(&self, now: Instant) -> Metrics {
@@ -281,12 +280,12 @@ impl<T: Hash + Eq + Clone> State<T> {
 
     /// The key's slot, a new one if it has none.
     fn slot(&mut self, key: T, now: Instant) -> u32 {
-        if let Some(slot) = self.slot_of.get(&key) {
-            return *slot;
-        }
-        let key = Arc::new(key);
+        let vacant = match self.slot_of.entry(key) {
+            Entry::Occupied(known) => return *known.get(),
+            Entry::Vacant(vacant) => vacant,
+        };
         let entry = Slot {
-            key: Some(key.clone()),
+            key: Some(vacant.key().clone()),
             line: None,
             link: Link::NOWHERE,
             again: None,
@@ -305,8 +304,7 @@ impl<T: Hash + Eq + Clone> State<T> {
                 u32::try_from(self.slots.len() - 1).unwrap_or(NONE)
             }
         };
-        self.slot_of.insert(key, slot);
-        slot
+        *vacant.insert(slot)
     }
 
     fn join(&mut self, slot: u32, line: usize, now: Instant) {
@@ -328,7 +326,7 @@ impl<T: Hash + Eq + Clone> State<T> {
             return;
         }
         if let Some(key) = entry.key.take() {
-            self.slot_of.remove(&*key);
+            self.slot_of.remove(&key);
             self.free.push(slot);
         }
     }

@@ -74,7 +74,7 @@ fn counts<'a>(pod: &'a PodInfo, cache: &'a Cache, required: bool) -> Vec<Count<'
 
 fn matching(spread: &Spread, pod: &PodInfo, node: &NodeInfo) -> i64 {
     let alike = node.pods.values().filter(|placed| {
-        placed.key.namespace == pod.key.namespace && !placed.is_going() && spread.selects(placed.labels())
+        placed.key.namespace() == pod.key.namespace() && !placed.is_going() && spread.selects(placed.labels())
     });
     i64::try_from(alike.count()).unwrap_or(i64::MAX)
 }

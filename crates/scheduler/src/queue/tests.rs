@@ -14,7 +14,7 @@ fn queue() -> Queue {
 }
 
 async fn name(queue: &Queue) -> String {
-    queue.next().await.key.name.clone()
+    queue.next().await.key.name().to_owned()
 }
 
 fn is_idle(queue: &Queue) -> bool {

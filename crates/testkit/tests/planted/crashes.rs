@@ -32,8 +32,8 @@ fn marks_before_it_installs(hands: Arc<Hands>, key: Key) -> Reconciled {
         let Some(site) = hands.sites.get(&key) else { return Ok(Action::done()) };
         if !site.annotations().contains_key("installed") {
             hands.annotate(&site, "installed", "true").await?;
-            hands.ensure(&key.name, "a-database").await?;
-            hands.ensure(&key.name, "a-web").await?;
+            hands.ensure(key.name(), "a-database").await?;
+            hands.ensure(key.name(), "a-web").await?;
         }
         Ok(Action::done())
     }
@@ -43,8 +43,8 @@ fn marks_before_it_installs(hands: Arc<Hands>, key: Key) -> Reconciled {
 fn marks_after_it_installs(hands: Arc<Hands>, key: Key) -> Reconciled {
     async move {
         let Some(site) = hands.sites.get(&key) else { return Ok(Action::done()) };
-        hands.ensure(&key.name, "a-database").await?;
-        hands.ensure(&key.name, "a-web").await?;
+        hands.ensure(key.name(), "a-database").await?;
+        hands.ensure(key.name(), "a-web").await?;
         hands.annotate(&site, "installed", "true").await?;
         Ok(Action::done())
     }
@@ -62,8 +62,8 @@ fn makes_a_child_with_a_drawn_name(hands: Arc<Hands>, key: Key) -> Reconciled {
     async move {
         let Some(site) = hands.sites.get(&key) else { return Ok(Action::done()) };
         if !site.annotations().contains_key("child") {
-            let mut child = crate::child_of(&key.name, "");
-            (child.metadata.name, child.metadata.generate_name) = (None, Some(format!("{}-", key.name)));
+            let mut child = crate::child_of(key.name(), "");
+            (child.metadata.name, child.metadata.generate_name) = (None, Some(format!("{}-", key.name())));
             hands.secrets().create(&PostParams::default(), &child).await?;
             hands.annotate(&site, "child", "made").await?;
         }
@@ -75,7 +75,7 @@ fn makes_a_child_with_a_drawn_name(hands: Arc<Hands>, key: Key) -> Reconciled {
 fn makes_a_child_with_its_own_name(hands: Arc<Hands>, key: Key) -> Reconciled {
     async move {
         let Some(site) = hands.sites.get(&key) else { return Ok(Action::done()) };
-        hands.ensure(&key.name, "a-child").await?;
+        hands.ensure(key.name(), "a-child").await?;
         hands.annotate(&site, "child", "made").await?;
         Ok(Action::done())
     }
@@ -109,7 +109,7 @@ fn lets_go_before_it_cleans_up(hands: Arc<Hands>, key: Key) -> Reconciled {
             hands.remove("a-bucket").await?;
         } else {
             write::add_finalizer(&hands.sites(), &site.metadata, HOLD).await?;
-            hands.ensure(&key.name, "a-bucket").await?;
+            hands.ensure(key.name(), "a-bucket").await?;
         }
         Ok(Action::done())
     }
@@ -126,7 +126,7 @@ fn cleans_up_before_it_lets_go(hands: Arc<Hands>, key: Key) -> Reconciled {
             // The change wakes it again; what it makes is held from before it is there.
             write::add_finalizer(&hands.sites(), &site.metadata, HOLD).await?;
         } else {
-            hands.ensure(&key.name, "a-bucket").await?;
+            hands.ensure(key.name(), "a-bucket").await?;
         }
         Ok(Action::done())
     }
@@ -143,7 +143,7 @@ fn a_finalizer_taken_off_before_the_cleanup_leaves_things_behind() {
 fn cleans_up_when_it_sees_the_end(hands: Arc<Hands>, key: Key) -> Reconciled {
     async move {
         match hands.sites.get(&key) {
-            Some(_) => hands.ensure(&key.name, "a-bucket").await?,
+            Some(_) => hands.ensure(key.name(), "a-bucket").await?,
             None => hands.remove("a-bucket").await?,
         }
         Ok(Action::done())
@@ -164,12 +164,12 @@ fn waits_in_memory(hands: Arc<Hands>, key: Key) -> Reconciled {
         let Some(site) = hands.sites.get(&key) else { return Ok(Action::done()) };
         if !site.annotations().contains_key("scheduled") {
             hands.annotate(&site, "scheduled", "true").await?;
-            hands.memory.lock().unwrap().insert(key.name.clone(), hands.clock.now_rfc3339());
+            hands.memory.lock().unwrap().insert(key.name().to_owned(), hands.clock.now_rfc3339());
             return Ok(Action::requeue_after(Duration::from_secs(data(&site, "after").parse().unwrap_or(0))));
         }
-        let since = hands.memory.lock().unwrap().get(&key.name).cloned();
+        let since = hands.memory.lock().unwrap().get(key.name()).cloned();
         if since.is_some_and(|since| since != hands.clock.now_rfc3339()) {
-            hands.ensure(&key.name, "a-result").await?;
+            hands.ensure(key.name(), "a-result").await?;
         }
         Ok(Action::done())
     }
@@ -186,7 +186,7 @@ fn waits_for_what_is_written(hands: Arc<Hands>, key: Key) -> Reconciled {
         if passed < after {
             return Ok(Action::requeue_after(after - passed));
         }
-        hands.ensure(&key.name, "a-result").await?;
+        hands.ensure(key.name(), "a-result").await?;
         Ok(Action::done())
     }
     .boxed()

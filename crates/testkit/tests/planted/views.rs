@@ -26,8 +26,8 @@ fn counts_in_its_cache(hands: Arc<Hands>, key: Key) -> Reconciled {
         let wanted: usize = data(&site, "replicas").parse().unwrap_or(0);
         let there = hands.children.all().iter().filter(|child| crate::site_of(child).as_ref() == Some(&key)).count();
         for _ in there..wanted {
-            let mut child = crate::child_of(&key.name, "");
-            (child.metadata.name, child.metadata.generate_name) = (None, Some(format!("{}-", key.name)));
+            let mut child = crate::child_of(key.name(), "");
+            (child.metadata.name, child.metadata.generate_name) = (None, Some(format!("{}-", key.name())));
             hands.secrets().create(&PostParams::default(), &child).await?;
         }
         Ok(Action::done())
@@ -40,7 +40,7 @@ fn numbers_its_children(hands: Arc<Hands>, key: Key) -> Reconciled {
         let Some(site) = hands.sites.get(&key) else { return Ok(Action::done()) };
         let wanted: usize = data(&site, "replicas").parse().unwrap_or(0);
         for number in 0..wanted {
-            hands.ensure(&key.name, &format!("{}-{number}", key.name)).await?;
+            hands.ensure(key.name(), &format!("{}-{number}", key.name())).await?;
         }
         Ok(Action::done())
     }
@@ -64,9 +64,9 @@ fn waits_for_an_edge(hands: Arc<Hands>, key: Key) -> Reconciled {
     async move {
         let Some(site) = hands.sites.get(&key) else { return Ok(Action::done()) };
         let phase = data(&site, "phase").to_owned();
-        let before = hands.memory.lock().unwrap().insert(key.name.clone(), phase.clone());
+        let before = hands.memory.lock().unwrap().insert(key.name().to_owned(), phase.clone());
         if before.as_deref() == Some("running") && phase == "done" {
-            hands.ensure(&key.name, "a-report").await?;
+            hands.ensure(key.name(), "a-report").await?;
         }
         Ok(Action::done())
     }
@@ -77,7 +77,7 @@ fn looks_at_the_level(hands: Arc<Hands>, key: Key) -> Reconciled {
     async move {
         let Some(site) = hands.sites.get(&key) else { return Ok(Action::done()) };
         if data(&site, "phase") == "done" {
-            hands.ensure(&key.name, "a-report").await?;
+            hands.ensure(key.name(), "a-report").await?;
         }
         Ok(Action::done())
     }
@@ -106,7 +106,7 @@ async fn copy_spec(hands: &Hands, key: &Key) -> Result<(), kube::Error> {
     }
     let patch = json!({"metadata": {"resourceVersion": site.resource_version(),
         "annotations": {"observed": data(&site, "colour")}}});
-    hands.sites().patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    hands.sites().patch(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
 }
 
 fn gives_up_on_conflict(hands: Arc<Hands>, key: Key) -> Reconciled {
@@ -146,15 +146,15 @@ fn owned_child(site: &k8s_openapi::api::core::v1::ConfigMap) -> k8s_openapi::api
 fn knows_sites_by_name(hands: Arc<Hands>, key: Key) -> Reconciled {
     async move {
         let Some(site) = hands.sites.get(&key) else {
-            hands.memory.lock().unwrap().remove(&key.name);
+            hands.memory.lock().unwrap().remove(key.name());
             return Ok(Action::done());
         };
-        if !hands.memory.lock().unwrap().contains_key(&key.name) {
+        if !hands.memory.lock().unwrap().contains_key(key.name()) {
             match hands.secrets().create(&PostParams::default(), &owned_child(&site)).await {
                 Err(error) if !error.is_already_exists() => return Err(error.into()),
                 _ => {}
             }
-            hands.memory.lock().unwrap().insert(key.name.clone(), "installed".to_owned());
+            hands.memory.lock().unwrap().insert(key.name().to_owned(), "installed".to_owned());
         }
         Ok(Action::done())
     }
