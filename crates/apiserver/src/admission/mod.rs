@@ -5,6 +5,7 @@ mod nodes;
 mod pods;
 mod requests;
 mod rights;
+mod runtime_class;
 mod volumes;
 
 use crate::authz::Authorizer;
@@ -39,7 +40,10 @@ impl Admission {
         }
         if write.subresource.is_empty() && operation == Operation::Create {
             match (write.resource.group.as_str(), write.resource.name.as_str()) {
-                ("", "pods") => pods::admit(registry, write, object).await?,
+                ("", "pods") => {
+                    runtime_class::admit(registry, write, object).await?;
+                    pods::admit(registry, write, object).await?;
+                }
                 ("", "nodes") => nodes::not_ready(object),
                 ("", "persistentvolumeclaims") => {
                     volumes::default_class(registry, object).await;

@@ -4,6 +4,7 @@
 
 mod attachment;
 mod keep;
+mod runtime_class;
 mod termination;
 
 #[cfg(test)]
@@ -114,7 +115,8 @@ impl Machine {
         let hostname = sandbox::hostname(facts, &self.cluster_domain);
         let cluster = Cluster { servers: &self.cluster_dns, domain: &self.cluster_domain };
         let (dns, warnings) = dns::dns(facts, &cluster, &resolver().await);
-        let config = sandbox::sandbox(facts, attempt, &hostname, dns, &self.logs)?;
+        let mut config = sandbox::sandbox(facts, attempt, &hostname, dns, &self.logs)?;
+        config.handler = runtime_class::handler(&self.client, facts).await?;
         let directory = PathBuf::from(&config.log_directory);
         blocking(move || keep::log_directory(&directory)).await??;
         Ok((config, warnings))
