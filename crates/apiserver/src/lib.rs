@@ -38,6 +38,7 @@ pub mod follow;
 pub mod incoming;
 pub mod jsonpath;
 pub mod listener;
+pub mod manifest;
 pub mod nodes;
 pub mod pki;
 pub mod registry;

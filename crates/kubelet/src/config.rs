@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::collect::Collection;
+use crate::statics::StaticPods;
 
 /// The version of Kubernetes whose behaviour the node agent has.
 pub const KUBELET_VERSION: &str = "v1.36.4";
@@ -50,6 +51,8 @@ pub struct NodeConfig {
     pub cluster_domain: String,
     /// When images and dead containers go.
     pub collection: Collection,
+    /// Pods that are written down on this machine.
+    pub static_pods: Option<StaticPods>,
 }
 
 impl NodeConfig {
@@ -82,6 +85,7 @@ impl NodeConfig {
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             collection: Collection::default(),
+            static_pods: None,
         }
     }
 

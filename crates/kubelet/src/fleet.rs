@@ -17,6 +17,7 @@ use crate::node::Presence;
 use crate::pods::{Home, Pods};
 use crate::serve::Serving;
 use crate::serve::usage::Meter;
+use crate::statics::Reader;
 
 /// The name under which node agents write.
 pub const AGENT: &str = "kubelet";
@@ -84,18 +85,39 @@ impl Fleet {
             clock: self.context.clock.clone(),
             settings: config.collection.clone(),
         });
+        let files = config.static_pods.clone().map(|from| Reader::new(&name, from));
         let presence = Presence::new(&self.context, config, runtime, recorder);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
         let clock = self.context.clock.clone();
         let member = tokio::spawn(async move {
             let work = async {
+                let mut files = files;
+                // Before what runs is looked at: what no one knows is ended.
+                if let Some(files) = &mut files {
+                    pods.read_files(files).await;
+                }
                 pods.join(home.clone()).await;
+                let follow = async {
+                    if let Some(mut files) = files {
+                        loop {
+                            tokio::time::sleep(files.from.period).await;
+                            pods.read_files(&mut files).await;
+                        }
+                    }
+                };
                 let collect = async {
                     if let Some(collector) = collector {
                         collector.run().await;
                     }
                 };
-                tokio::join!(presence.keep(), pods.follow(&home), pods.sweep(&home), collect, keep(&home, clock));
+                tokio::join!(
+                    presence.keep(),
+                    pods.follow(&home),
+                    pods.sweep(&home),
+                    collect,
+                    follow,
+                    keep(&home, clock)
+                );
             };
             tokio::select! {
                 biased;

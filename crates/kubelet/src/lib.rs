@@ -16,6 +16,7 @@
 //! - `credentials`: what registries are told, from pull secrets
 //! - `ephemeral`: containers that were put beside the others to look at them
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
+//! - `statics`: Pods that files of this machine say
 //! - `probes`: when a probe is due and what its answers add up to
 
 pub mod config;
@@ -34,9 +35,11 @@ mod make;
 mod plan;
 mod pods;
 mod probes;
+mod statics;
 mod volumes;
 
 pub use collect::Collection;
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use fleet::{Fleet, Kubelet};
 pub use serve::Serving;
+pub use statics::StaticPods;

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use pintle_container::cri::private::{Private, PrivateConfig};
 use pintle_container::{Cri, Runtime};
-use pintle_kubelet::{Collection, NodeConfig};
+use pintle_kubelet::{Collection, NodeConfig, StaticPods};
 
 /// Where containerd listens if nobody has moved it.
 pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -32,8 +33,27 @@ pub(crate) struct MachineFlags {
     /// The addresses that Pods get from a private containerd's bridge.
     #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/24")]
     pod_cidr: String,
+    /// A directory of files, one Pod each, that this machine runs whatever the API server says.
+    #[arg(long, value_name = "DIR")]
+    pod_manifest_path: Option<PathBuf>,
+    /// How many seconds pass between two looks at that directory.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    file_check_frequency: u64,
     #[command(flatten)]
     collection: CollectionFlags,
+}
+
+impl MachineFlags {
+    fn static_pods(&self) -> Option<StaticPods> {
+        let directory = self.pod_manifest_path.clone()?;
+        Some(StaticPods { directory, read: read_pod, period: Duration::from_secs(self.file_check_frequency) })
+    }
+}
+
+/// A Pod from a file, as the API server would take it.
+fn read_pod(text: &str) -> Result<Pod, String> {
+    let pod = pintle_apiserver::manifest::pod(text)?;
+    serde_json::from_value(pod).map_err(|error| error.to_string())
 }
 
 /// When the node removes images and dead containers; names and defaults are Kubernetes' own, but for the period.
@@ -139,7 +159,11 @@ impl Nodes {
                 (Some(private), cri)
             }
         };
-        let config = NodeConfig { collection: flags.collection.settings(), ..told_of_itself(&directory) };
+        let config = NodeConfig {
+            collection: flags.collection.settings(),
+            static_pods: flags.static_pods(),
+            ..told_of_itself(&directory)
+        };
         Ok(Nodes::Machine(Box::new(Machine { config, runtime: Arc::new(cri), private, temporary })))
     }
 

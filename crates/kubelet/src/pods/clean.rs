@@ -25,6 +25,7 @@ impl Pods {
         };
         let mut known: BTreeSet<String> = sandboxes.into_iter().map(|sandbox| sandbox.pod.uid).collect();
         known.extend(self.pods.by_index(BY_NODE, &home.name).iter().filter_map(|pod| pod.metadata.uid.clone()));
+        known.extend(self.statics.uids());
         known.extend(self.seats().values().flat_map(|lives| lives.keys().cloned()));
         for uid in found.into_iter().filter(|uid| !known.contains(uid)) {
             match machine.sweep(uid.clone()).await {

@@ -6,6 +6,7 @@ mod act;
 mod clean;
 mod hooks;
 mod image;
+mod mirror;
 mod observe;
 mod prepare;
 mod probe;
@@ -28,6 +29,7 @@ use crate::machine::{Attachment, Machine};
 use crate::plan::{Pull, RestartBackoff, World};
 use crate::probes::Probes;
 use crate::serve::usage::Meter;
+use crate::statics::{Reader, Statics};
 use hooks::Hooks;
 use probe::Answer;
 use write::Written;
@@ -119,6 +121,7 @@ impl Seat {
 pub(crate) struct Pods {
     context: Context,
     pods: Informer<Pod>,
+    statics: Statics,
     waker: Waker,
     // Lock order: homes before seats.
     homes: Arc<RwLock<BTreeMap<String, Arc<Home>>>>,
@@ -136,7 +139,10 @@ impl Pods {
             move |change| keys_of(change, &homes)
         });
         let waker = controller.waker();
-        (controller, Pods { context: context.clone(), pods, waker, homes, seats: Arc::default() })
+        (
+            controller,
+            Pods { context: context.clone(), pods, statics: Statics::default(), waker, homes, seats: Arc::default() },
+        )
     }
 
     /// Takes a node's Pods on: those that the API server knows and those that its runtime runs.
@@ -173,6 +179,11 @@ impl Pods {
                 self.waker.add(Key::new(pod.namespace, pod.name));
             }
         }
+    }
+
+    /// One look at the files of a node's static Pods.
+    pub(crate) async fn read_files(&self, reader: &mut Reader) {
+        reader.look(&self.statics, &self.context.clock, &self.waker).await;
     }
 
     pub(crate) fn home(&self, name: &str) -> Option<Arc<Home>> {
@@ -221,7 +232,12 @@ impl Pods {
 
 impl Reconciler for Pods {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
-        let pod = self.pods.get(key);
+        let (of_file, known) = (self.statics.get(key), self.pods.get(key));
+        let shown = self.mirror(key, of_file.as_deref(), known.as_deref()).await;
+        let pod = match of_file {
+            Some(of_file) => Some(Arc::new(mirror::faced(&of_file, known.as_deref()))),
+            None => known.filter(|known| mirror::shown_by(known).is_none()),
+        };
         let home = pod.as_deref().and_then(node_of).and_then(|node| self.home(node));
         let present = pod.zip(home).and_then(|(pod, home)| {
             let uid = pod.metadata.uid.clone()?;
@@ -237,6 +253,8 @@ impl Reconciler for Pods {
         if let Some((pod, seat)) = present {
             wake = earlier(wake, self.sync(key, &pod, &seat).await?);
         }
+        // A static Pod runs whether or not it can be shown.
+        shown?;
         Ok(wake.map_or_else(Action::done, Action::requeue_after))
     }
 }

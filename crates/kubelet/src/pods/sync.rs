@@ -83,7 +83,10 @@ impl Pods {
         }
         if plan.gone && pod.metadata.deletion_timestamp.is_some() && !memory.deleted {
             teardown(key, seat).await?;
-            self.let_go(key, pod).await?;
+            match self.statics.ended(key, &seat.uid) {
+                true => self.waker.add(key.clone()),
+                false => self.let_go(key, pod).await?,
+            }
             memory.deleted = true;
         }
         let later = memory.probes.next_at().into_iter().chain(memory.attachment.next_at(now)).filter(|_| !plan.gone);

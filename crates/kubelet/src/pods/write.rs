@@ -34,11 +34,12 @@ impl Pods {
         memory: &mut Memory,
     ) -> Result<(), Error> {
         let Some(status) = difference(old, new) else { return Ok(()) };
+        let Some(uid) = self.uid_on_server(pod) else { return Ok(()) };
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace);
         // The UID makes the write fail on a successor of the same name.
-        let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
+        let patch = json!({"metadata": {"uid": uid}, "status": status});
         match pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await {
             Ok(written) => {
                 let version = version_of(&written);

@@ -9,6 +9,7 @@ use pintle_runtime::Key;
 
 use super::{Failure, Serving};
 use crate::pods::{Home, node_of};
+use crate::statics::mirror::uid_at_runtime;
 
 pub(super) fn pod(serving: &Serving, home: &Home, namespace: &str, name: &str) -> Result<Arc<Pod>, Failure> {
     let pod = serving.pods.informer().get(&Key::new(namespace, name));
@@ -33,7 +34,7 @@ pub(super) async fn running(
 /// The sandbox whose network the Pod has.
 pub(super) async fn sandbox(serving: &Serving, home: &Home, namespace: &str, name: &str) -> Result<Sandbox, Failure> {
     let pod = pod(serving, home, namespace, name)?;
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let uid = uid_at_runtime(&pod);
     let sandboxes = home.runtime.list_sandboxes(Some(uid)).await.map_err(failed)?;
     let ready = sandboxes.into_iter().rfind(|sandbox| sandbox.state == SandboxState::Ready);
     ready.ok_or_else(|| Failure::bad(format!("pod {name:?} does not run")))
@@ -68,7 +69,7 @@ pub(super) async fn logged(home: &Home, pod: &Pod, container: &str, previous: bo
 
 /// All runs of a container that the runtime knows, oldest first.
 async fn runs(home: &Home, pod: &Pod, container: &str) -> Result<Vec<Container>, Failure> {
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let uid = uid_at_runtime(pod);
     let mut runs = home.runtime.list_containers(Some(uid)).await.map_err(failed)?;
     runs.retain(|run| run.name == container);
     runs.sort_by_key(|run| run.attempt);

@@ -118,3 +118,23 @@ async fn a_pod_that_has_been_active_for_too_long_is_ended_and_a_deleted_one_leav
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_pod_runs_as_its_runtime_class_says_and_an_unknown_handler_is_said() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Real::start(&[]).await;
+    for (name, handler) in [("plain", "runc"), ("missing", "no-such-handler")] {
+        let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name},
+            "handler": handler});
+        cluster.apply(class).await;
+    }
+    let spec = |class: &str| json!({"runtimeClassName": class, "restartPolicy": "Never", "containers": [{"name": "c", "script": "true"}]});
+    cluster.pod("runs", spec("plain")).await;
+    cluster.phase("runs", "Succeeded").await;
+    cluster.pod("waits", spec("missing")).await;
+    cluster
+        .until("get events", |events| events.contains("FailedCreatePodSandBox") && events.contains("no-such-handler"))
+        .await;
+}

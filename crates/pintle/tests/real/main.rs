@@ -13,4 +13,5 @@ mod health;
 mod kills;
 mod lifecycle;
 mod limits;
+mod statics;
 mod streams;
