@@ -11,7 +11,9 @@ pub(crate) fn run() -> Result<()> {
     step("containerd", containerd::ensure)?;
     step("format", || cargo(&["fmt", "--all", "--check"]))?;
     step("tidy", tidy::run)?;
-    step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    step("lints", || {
+        cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--quiet", "--", "-D", "warnings"])
+    })?;
     step("tests", || {
         let mut command = Command::new("cargo");
         command

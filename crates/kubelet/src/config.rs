@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::collect::Collection;
+use crate::credentials::providers::CredentialProviders;
 use crate::statics::StaticPods;
 
 /// The version of Kubernetes whose behaviour the node agent has.
@@ -53,6 +54,8 @@ pub struct NodeConfig {
     pub collection: Collection,
     /// Pods that are written down on this machine.
     pub static_pods: Option<StaticPods>,
+    /// Programs of this machine that know what registries want to be told.
+    pub credential_providers: Option<CredentialProviders>,
 }
 
 impl NodeConfig {
@@ -86,6 +89,7 @@ impl NodeConfig {
             cluster_domain: "cluster.local".to_owned(),
             collection: Collection::default(),
             static_pods: None,
+            credential_providers: None,
         }
     }
 

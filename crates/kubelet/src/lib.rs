@@ -13,7 +13,7 @@
 //! - `volumes`: what a Pod has on the machine's disk
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
 //! - [`collect`]: images, containers and sandboxes that go when there are too many
-//! - `credentials`: what registries are told, from pull secrets
+//! - `credentials`: what registries are told, from pull secrets and plugins
 //! - `ephemeral`: containers that were put beside the others to look at them
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
 //! - `statics`: Pods that files of this machine say
@@ -40,6 +40,7 @@ mod volumes;
 
 pub use collect::Collection;
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
+pub use credentials::providers::CredentialProviders;
 pub use fleet::{Fleet, Kubelet};
 pub use serve::Serving;
 pub use statics::StaticPods;

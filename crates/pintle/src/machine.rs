@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use pintle_container::cri::private::{Private, PrivateConfig};
 use pintle_container::{Cri, Runtime};
-use pintle_kubelet::{Collection, NodeConfig, StaticPods};
+use pintle_kubelet::{Collection, CredentialProviders, NodeConfig, StaticPods};
 
 /// Where containerd listens if nobody has moved it.
 pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -39,11 +39,29 @@ pub(crate) struct MachineFlags {
     /// How many seconds pass between two looks at that directory.
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     file_check_frequency: u64,
+    /// Which programs are asked for what registries want to be told: a CredentialProviderConfig.
+    #[arg(long, value_name = "FILE", requires = "image_credential_provider_bin_dir")]
+    image_credential_provider_config: Option<PathBuf>,
+    /// Where these programs are.
+    #[arg(long, value_name = "DIR", requires = "image_credential_provider_config")]
+    image_credential_provider_bin_dir: Option<PathBuf>,
     #[command(flatten)]
     collection: CollectionFlags,
 }
 
 impl MachineFlags {
+    fn credential_providers(&self) -> Result<Option<CredentialProviders>, MachineError> {
+        let (Some(file), Some(programs)) =
+            (&self.image_credential_provider_config, &self.image_credential_provider_bin_dir)
+        else {
+            return Ok(None);
+        };
+        let wrong = |why: String| MachineError::Providers(file.clone(), why);
+        let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+        let config = pintle_apiserver::body::parse_yaml(&text).map_err(wrong)?;
+        CredentialProviders::new(&config.value, programs.clone()).map(Some).map_err(wrong)
+    }
+
     fn static_pods(&self) -> Option<StaticPods> {
         let directory = self.pod_manifest_path.clone()?;
         Some(StaticPods { directory, read: read_pod, period: Duration::from_secs(self.file_check_frequency) })
@@ -120,6 +138,8 @@ pub(crate) enum MachineError {
     Runtime(String, pintle_container::Error),
     #[error("{0}; `--nodes 1` starts with a simulated node instead")]
     Private(pintle_container::Error),
+    #[error("--image-credential-provider-config {0}: {1}")]
+    Providers(PathBuf, String),
     #[error("cannot write to {0}: {1}; choose another place with --data-dir or mend its permissions")]
     Directory(PathBuf, std::io::Error),
 }
@@ -162,6 +182,7 @@ impl Nodes {
         let config = NodeConfig {
             collection: flags.collection.settings(),
             static_pods: flags.static_pods(),
+            credential_providers: flags.credential_providers()?,
             ..told_of_itself(&directory)
         };
         Ok(Nodes::Machine(Box::new(Machine { config, runtime: Arc::new(cri), private, temporary })))

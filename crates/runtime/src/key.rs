@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use kube::Resource;
@@ -9,21 +10,26 @@ use kube::Resource;
 /// Which object. Loops get a key and read the latest state; the event that woke them is never trusted.
 ///
 /// The namespace is empty for cluster-scoped kinds. Keys sort by namespace, then name. A clone shares the letters.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Key {
+    /// Of the text. Queues look keys up again and again; their letters are read once.
+    hash: u32,
+    namespace: u32,
     /// The namespace, then the name. Two keys with one text and one length are the same.
     text: Arc<str>,
-    namespace: u32,
 }
 
 impl Key {
     pub fn new(namespace: impl AsRef<str>, name: impl AsRef<str>) -> Self {
         let (namespace, name) = (namespace.as_ref(), name.as_ref());
-        let text = match namespace {
+        let text: Arc<str> = match namespace {
             "" => Arc::from(name),
             namespace => Arc::from([namespace, name].concat()),
         };
-        Key { text, namespace: u32::try_from(namespace.len()).unwrap_or(u32::MAX) }
+        let mut hasher = DefaultHasher::new();
+        hasher.write(text.as_bytes());
+        let hash = hasher.finish() as u32;
+        Key { hash, namespace: u32::try_from(namespace.len()).unwrap_or(u32::MAX), text }
     }
 
     /// The key of a cluster-scoped object.
@@ -52,6 +58,12 @@ impl Key {
 impl Default for Key {
     fn default() -> Self {
         Key::cluster("")
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(self.hash);
     }
 }
 

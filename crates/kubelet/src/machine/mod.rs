@@ -27,6 +27,7 @@ use pintle_runtime::{Context, Informer};
 pub(crate) use attachment::Attachment;
 
 use crate::config::NodeConfig;
+use crate::credentials::providers::Providers;
 use crate::make::dns::{Cluster, Warning};
 use crate::make::env::EnvFiles;
 use crate::make::{Facts, container, dns, env, sandbox, services};
@@ -49,6 +50,8 @@ pub(crate) struct Machine {
     allocatable: BTreeMap<String, Quantity>,
     volumes: Volumes,
     services: Informer<Service>,
+    /// Programs that know what registries want to be told.
+    pub(crate) providers: Option<Providers>,
     client: Client,
     clock: Clock,
 }
@@ -72,6 +75,7 @@ impl Machine {
             allocatable: config.capacity.clone(),
             volumes: Volumes::new(directory.clone()),
             services: context.informers.of::<Service>(),
+            providers: config.credential_providers.clone().map(Providers::new),
             client: context.client.clone(),
             clock: context.clock.clone(),
             directory,

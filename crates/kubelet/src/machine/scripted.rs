@@ -92,6 +92,7 @@ pub(crate) fn machine(context: &Context, directory: &Path, services: Vec<Value>)
     let config = NodeConfig::new("m", [192, 0, 2, 7].into());
     let directory = directory.canonicalize().unwrap();
     Machine {
+        providers: None,
         logs: directory.join("logs/pods"),
         address: config.address,
         cluster_dns: vec![[10, 96, 0, 10].into()],

@@ -63,12 +63,19 @@ impl Pods {
         let annotations = pod.metadata.annotations.clone().unwrap_or_default();
         let request =
             PullRequest { image: image.clone(), container: container.name.clone(), annotations, credentials: None };
-        let known = match seat.home.machine {
-            Some(_) => self.credentials(key, spec, &image).await,
-            None => Vec::new(),
+        let (known, providers) = match &seat.home.machine {
+            Some(machine) => (self.credentials(key, spec, &image).await, machine.providers.clone()),
+            None => (Vec::new(), None),
         };
         let runtime = seat.home.runtime.clone();
-        let mut pulling = Box::pin(pull(runtime, request, known));
+        let mut pulling = Box::pin(async move {
+            let mut known = known;
+            // A plugin takes its time; nothing waits for it but this pull.
+            if let Some(providers) = providers {
+                known.extend(providers.credentials(&request.image, now).await);
+            }
+            pull(runtime, request, known).await
+        });
         // Most pulls of a simulated node are over before they begin, and need no second look at the Pod.
         if let Some(pulled) = (&mut pulling).now_or_never() {
             let pulled = told(pulled, &image, std::time::Duration::ZERO, &say);

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use pintle_apiserver::authn::User;
 use pintle_apiserver::pki::TokenKey;
-use pintle_apiserver::{ApiServer, Parts};
+use pintle_apiserver::{ApiServer, Pace, Parts};
 use pintle_meta::{Clock, Random};
 use pintle_store::MemoryStore;
 use serde_json::{Value, json};
@@ -34,6 +34,7 @@ pub(super) async fn server() -> Result<(ApiServer, Client)> {
         clock: Clock::system(),
         random: Random::seeded(1),
         token_key: TokenKey::generate().map_err(|error| anyhow::anyhow!("{error}"))?,
+        pace: Pace::default(),
     };
     let server = ApiServer::start(parts).await.map_err(|error| anyhow::anyhow!("{error}"))?;
     tokio::spawn({

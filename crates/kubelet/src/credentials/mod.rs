@@ -1,8 +1,12 @@
-//! What a registry is told about who pulls: from a Pod's pull secrets, in the forms that Docker's tools write.
+//! What a registry is told about who pulls: from a Pod's pull secrets, in the forms that Docker's tools write, and from
+//! programs of the machine that make it up when it is needed.
+
+mod plugin;
+pub mod providers;
 
 use k8s_openapi::api::core::v1::Secret;
 use pintle_container::Credentials;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Docker's own registry, which names without a host mean.
 const HUB: &str = "index.docker.io";
@@ -19,6 +23,11 @@ pub(crate) fn matching(secret: &Secret, image: &str) -> Vec<Credentials> {
         _ => None,
     };
     let Some(Value::Object(registries)) = registries else { return Vec::new() };
+    chosen(&registries, image)
+}
+
+/// Of entries by registry, those that are for this image, the most exact first.
+fn chosen(registries: &Map<String, Value>, image: &str) -> Vec<Credentials> {
     let (host, path) = place(image);
     let mut found: Vec<(usize, Credentials)> = registries
         .iter()
@@ -44,6 +53,7 @@ fn place(image: &str) -> (&str, &str) {
 fn is_for(registry: &str, host: &str, path: &str) -> bool {
     let registry = registry.split_once("://").map_or(registry, |(_, rest)| rest).trim_end_matches('/');
     let (wanted, below) = registry.split_once('/').unwrap_or((registry, ""));
+    let wanted = if wanted == "docker.io" { HUB } else { wanted };
     // Version parts of an old address are no part of any repository's name.
     let below = below.strip_prefix("v1").or_else(|| below.strip_prefix("v2")).unwrap_or(below).trim_matches('/');
     let (wanted, host): (Vec<&str>, Vec<&str>) = (wanted.split('.').collect(), host.split('.').collect());
