@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, USER_AGENT};
-use http::{Method, Request, StatusCode};
+use http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use http::{Method, Request, StatusCode, Uri};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
@@ -19,23 +19,36 @@ use tokio_rustls::rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
 use super::{Outcome, connect, joined};
 
+/// As many as Go's client follows.
+const REDIRECTS: usize = 10;
+
+/// Where one request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    https: bool,
+    host: String,
+    port: u16,
+    path: String,
+}
+
 pub(super) async fn get(host: &str, port: u16, action: &HTTPGetAction, timeout: Duration) -> Outcome {
-    let scheme = action.scheme.as_deref().unwrap_or("HTTP").to_lowercase();
     let path = action.path.as_deref().unwrap_or_default();
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    let address = joined(host, port);
-    let url = format!("{scheme}://{address}{path}");
-    let request = request(&address, &path, action)?;
-    let ask = async {
-        let stream = connect(host, port, timeout).await?;
-        if scheme != "https" {
-            return exchange(stream, request).await;
+    let https = action.scheme.as_deref().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+    let mut target = Target { https, host: host.to_owned(), port, path };
+    let url = target.url();
+    let follow = async {
+        for _ in 0..=REDIRECTS {
+            let (code, next) = ask(&target, action, timeout).await?;
+            match next.and_then(|next| target.redirected(&next)) {
+                // Whoever is sent elsewhere was answered by someone who is well.
+                Some(next) if code.is_redirection() && next.host == target.host => target = next,
+                _ => return Ok(code),
+            }
         }
-        let connector = TlsConnector::from(Arc::new(trusting()?));
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-        exchange(connector.connect(name, stream).await.map_err(|error| error.to_string())?, request).await
+        Err(format!("stopped after {REDIRECTS} redirects"))
     };
-    let code = match tokio::time::timeout(timeout, ask).await {
+    let code = match tokio::time::timeout(timeout, follow).await {
         Ok(Ok(code)) => code,
         Ok(Err(error)) => return Err(format!("Get {url:?}: {error}")),
         Err(_) => {
@@ -49,12 +62,63 @@ pub(super) async fn get(host: &str, port: u16, action: &HTTPGetAction, timeout: 
     }
 }
 
-fn request(address: &str, path: &str, action: &HTTPGetAction) -> Result<Request<Empty<Bytes>>, String> {
+impl Target {
+    fn url(&self) -> String {
+        let scheme = if self.https { "https" } else { "http" };
+        format!("{scheme}://{}{}", joined(&self.host, self.port), self.path)
+    }
+
+    /// Where a `Location` of its answer leads; nothing if that cannot be read.
+    fn redirected(&self, location: &str) -> Option<Target> {
+        let location = location.split('#').next().unwrap_or_default();
+        if location.starts_with('/') && !location.starts_with("//") {
+            return Some(Target { path: location.to_owned(), ..self.clone() });
+        }
+        let absolute = match location.strip_prefix("//") {
+            Some(rest) => format!("{}://{rest}", if self.https { "https" } else { "http" }),
+            None => location.to_owned(),
+        };
+        if !absolute.contains("://") {
+            let path = self.path.split('?').next().unwrap_or_default();
+            let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+            return Some(Target { path: format!("{directory}/{location}"), ..self.clone() });
+        }
+        let uri: Uri = absolute.parse().ok()?;
+        let https = match uri.scheme_str()? {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let host = uri.host()?.trim_matches(['[', ']']).to_owned();
+        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
+        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        Some(Target { https, host, port, path })
+    }
+}
+
+/// One answer: its code, and where it leads.
+async fn ask(
+    target: &Target,
+    action: &HTTPGetAction,
+    timeout: Duration,
+) -> Result<(StatusCode, Option<String>), String> {
+    let request = request(target, action)?;
+    let stream = connect(&target.host, target.port, timeout).await?;
+    if !target.https {
+        return exchange(stream, request).await;
+    }
+    let connector = TlsConnector::from(Arc::new(trusting()?));
+    let name = ServerName::try_from(target.host.clone()).map_err(|error| error.to_string())?;
+    exchange(connector.connect(name, stream).await.map_err(|error| error.to_string())?, request).await
+}
+
+fn request(target: &Target, action: &HTTPGetAction) -> Result<Request<Empty<Bytes>>, String> {
     let mut request = Request::new(Empty::new());
     *request.method_mut() = Method::GET;
+    let path = &target.path;
     *request.uri_mut() = path.parse().map_err(|error| format!("the path {path:?}: {error}"))?;
     let headers = request.headers_mut();
-    headers.insert(HOST, value(address)?);
+    headers.insert(HOST, value(&joined(&target.host, target.port))?);
     headers.insert(USER_AGENT, HeaderValue::from_static("kube-probe/1.36"));
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -69,7 +133,7 @@ fn value(text: &str) -> Result<HeaderValue, String> {
     text.parse().map_err(|error| format!("{text:?}: {error}"))
 }
 
-async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<StatusCode, String>
+async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<(StatusCode, Option<String>), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -86,7 +150,9 @@ where
             Err(error) => Err(error),
         },
     };
-    answer.map(|answer| answer.status()).map_err(|error| error.to_string())
+    let answer = answer.map_err(|error| error.to_string())?;
+    let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    Ok((answer.status(), location.map(str::to_owned)))
 }
 
 /// A probe asks whether a server is well, not who it is.
@@ -134,5 +200,29 @@ impl ServerCertVerifier for Anyone {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_leads_where_a_browser_would_go() {
+        let at = |url: &str| {
+            let start = Target { https: false, host: "10.0.0.1".into(), port: 8080, path: "/a/b?c".into() };
+            start.redirected(url).map(|target| target.url())
+        };
+        for (location, expected) in [
+            ("/x?y=1#z", Some("http://10.0.0.1:8080/x?y=1")),
+            ("x", Some("http://10.0.0.1:8080/a/x")),
+            ("http://10.0.0.1/x", Some("http://10.0.0.1:80/x")),
+            ("https://10.0.0.1:8443", Some("https://10.0.0.1:8443/")),
+            ("//example.com/x", Some("http://example.com:80/x")),
+            ("https://[::1]:1/", Some("https://[::1]:1/")),
+            ("ftp://example.com/", None),
+        ] {
+            assert_eq!(at(location).as_deref(), expected, "{location}");
+        }
     }
 }

@@ -165,6 +165,41 @@ mod tests {
         (outcome, served.await.unwrap())
     }
 
+    /// How a probe ends that is sent on from each of these answers to the next.
+    async fn sent_on(answers: Vec<String>) -> (Outcome, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let served = tokio::spawn(async move {
+            let mut count = 0;
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 2000]).await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                count += 1;
+                let _ = stream.read(&mut [0; 1]).await;
+            }
+            count
+        });
+        let get: HTTPGetAction = serde_json::from_value(serde_json::json!({"port": port})).unwrap();
+        let (runtime, id, spec) =
+            (Simulated::new(Clock::system()).node("n", 0), ContainerId("c".into()), Spec::default());
+        let subject = Subject { runtime: &*runtime, id: &id, spec: &spec, address: "127.0.0.1".parse().ok() };
+        let outcome = Handler::Http(get).run(&subject, LONG).await;
+        (outcome, served.await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_probe_follows_redirects_on_its_own_host_and_is_content_with_those_to_another() {
+        let to = |place: &str| format!("HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n");
+        let bad = "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_owned();
+        let failed = Err("HTTP probe failed with statuscode: 500".to_owned());
+        assert_eq!(sent_on(vec![to("/real"), bad.clone()]).await, (failed, 2));
+        assert_eq!(sent_on(vec![to("http://198.51.100.1/elsewhere")]).await, (Ok(()), 1));
+        let (outcome, count) = sent_on(vec![to("/round"); 11]).await;
+        assert!(outcome.unwrap_err().contains("stopped after 10 redirects"));
+        assert_eq!(count, 11);
+    }
+
     const LONG: Duration = Duration::from_secs(20);
 
     #[tokio::test]

@@ -54,14 +54,16 @@ pub(crate) async fn bench() -> Result<()> {
 /// One row of the table, in this process.
 pub(crate) async fn row(mode: &str) -> Result<()> {
     let template = Template::make().await?;
+    // What is there once, whatever the number of objects, shows when the number is changed.
+    let pods = std::env::var("PINTLE_BENCH_PODS").ok().and_then(|pods| pods.parse().ok()).unwrap_or(PODS);
     match mode {
-        "default" => pods_row(mode, template, PODS, Retention::default()).await,
+        "default" => pods_row(mode, template, pods, Retention::default()).await,
         "default-few" => pods_row(mode, template, FEW, Retention::default()).await,
-        "decoded" => pods_row(mode, template, PODS, Retention::default().decoded_up_to(usize::MAX)).await,
+        "decoded" => pods_row(mode, template, pods, Retention::default().decoded_up_to(usize::MAX)).await,
         "decoded-few" => pods_row(mode, template, FEW, Retention::default().decoded_up_to(usize::MAX)).await,
-        "everything" => pods_row(mode, template, PODS, Retention::everything()).await,
+        "everything" => pods_row(mode, template, pods, Retention::everything()).await,
         "metadata" => {
-            let (client, json) = serving(template, PODS, true);
+            let (client, json) = serving(template, pods, true);
             let (_trigger, shutdown) = Shutdown::new();
             let informers = Informers::new(client, Random::seeded(1), shutdown);
             let measured = synced(|| informers.metadata(&ApiResource::erase::<Pod>(&()))).await?;
