@@ -21,12 +21,11 @@ pub struct Credentials {
     pub username: String,
     pub password: String,
     pub identity_token: String,
-    pub server: String,
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Credentials").field("server", &self.server).finish_non_exhaustive()
+        formatter.debug_struct("Credentials").finish_non_exhaustive()
     }
 }
 

@@ -221,7 +221,8 @@ pub(super) fn credentials(credentials: &Credentials) -> cri::AuthConfig {
     cri::AuthConfig {
         username: credentials.username.clone(),
         password: credentials.password.clone(),
-        server_address: credentials.server.clone(),
+        // Left out as upstream does: containerd drops credentials whose address is not written as a URL of the registry.
+        server_address: String::new(),
         identity_token: credentials.identity_token.clone(),
     }
 }

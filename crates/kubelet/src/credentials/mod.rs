@@ -32,7 +32,7 @@ fn chosen(registries: &Map<String, Value>, image: &str) -> Vec<Credentials> {
     let mut found: Vec<(usize, Credentials)> = registries
         .iter()
         .filter(|(registry, _)| is_for(registry, host, path))
-        .map(|(registry, entry)| (registry.len(), credentials(registry, entry)))
+        .map(|(registry, entry)| (registry.len(), credentials(entry)))
         .collect();
     found.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
     found.into_iter().map(|(_, credentials)| credentials).collect()
@@ -74,13 +74,12 @@ fn fits(pattern: &str, label: &str) -> bool {
     }
 }
 
-fn credentials(registry: &str, entry: &Value) -> Credentials {
+fn credentials(entry: &Value) -> Credentials {
     let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
     let mut credentials = Credentials {
         username: text("username"),
         password: text("password"),
         identity_token: text("identitytoken"),
-        server: registry.to_owned(),
     };
     // The two together, if they are not there one by one.
     let both = decoded(&text("auth"));

@@ -13,5 +13,6 @@ mod health;
 mod kills;
 mod lifecycle;
 mod limits;
+mod registry;
 mod statics;
 mod streams;

@@ -185,7 +185,7 @@ impl Drop for Real {
 }
 
 /// An image with a static busybox under the names that scripts use.
-fn busybox(directory: &Path, name: &str, megabytes: usize) -> String {
+pub fn busybox(directory: &Path, name: &str, megabytes: usize) -> String {
     std::fs::create_dir(directory).expect("a directory");
     let script = r#"set -e
         mkdir -p layer/bin layer/tmp layer/etc layer/home && cp /bin/busybox layer/bin/ && chmod 1777 layer/tmp
