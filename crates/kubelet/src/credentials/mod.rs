@@ -76,11 +76,8 @@ fn fits(pattern: &str, label: &str) -> bool {
 
 fn credentials(entry: &Value) -> Credentials {
     let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
-    let mut credentials = Credentials {
-        username: text("username"),
-        password: text("password"),
-        identity_token: text("identitytoken"),
-    };
+    let mut credentials =
+        Credentials { username: text("username"), password: text("password"), identity_token: text("identitytoken") };
     // The two together, if they are not there one by one.
     let both = decoded(&text("auth"));
     if let Some((username, password)) = both.as_deref().and_then(|both| both.split_once(':'))

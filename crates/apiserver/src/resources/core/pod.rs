@@ -1,6 +1,6 @@
 //! A Pod: containers that run together on one node.
 
-use super::pod_spec::{default, print, update};
+use super::pod_spec::{default, print, resize, update};
 use crate::strategy::{Grace, Printed, Strategy};
 use pintle_meta::field::Errors;
 use pintle_meta::object;
@@ -34,7 +34,10 @@ impl Strategy for Pod {
                 object::set(pod, &["spec", "ephemeralContainers"], added);
             }
         }
-        if subresource.is_empty() || subresource == "ephemeralcontainers" {
+        if subresource == "resize" {
+            resize::only(pod, old);
+        }
+        if matches!(subresource, "" | "ephemeralcontainers" | "resize") {
             keep(pod, old, &["status"]);
         }
     }
@@ -46,7 +49,10 @@ impl Strategy for Pod {
     }
 
     fn validate_update(&self, pod: &Value, old: &Value, subresource: &str, errors: &mut Errors) {
-        update::check(pod, old, subresource, errors);
+        match subresource {
+            "resize" => resize::check(pod, old, errors),
+            _ => update::check(pod, old, subresource, errors),
+        }
     }
 
     fn counts_generations(&self) -> bool {

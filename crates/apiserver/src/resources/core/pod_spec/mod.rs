@@ -2,6 +2,7 @@
 
 pub mod default;
 pub mod print;
+pub mod resize;
 pub mod scheduling;
 pub mod update;
 pub mod validate;

@@ -77,10 +77,6 @@ fn alike(spec: &Value, was: &Value, subresource: &str) -> Value {
         let Some(containers) = spec.get_mut(kind).and_then(Value::as_array_mut) else { continue };
         for (container, was) in containers.iter_mut().zip(object::list(was, &[kind])) {
             put_back(container, was, "image");
-            if subresource == "resize" {
-                put_back(container, was, "resources");
-                put_back(container, was, "resizePolicy");
-            }
         }
     }
     for key in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
@@ -88,9 +84,6 @@ fn alike(spec: &Value, was: &Value, subresource: &str) -> Value {
     }
     if subresource == "ephemeralcontainers" {
         put_back(&mut spec, was, "ephemeralContainers");
-    }
-    if subresource == "resize" {
-        put_back(&mut spec, was, "resources");
     }
     // A node is given once, by whoever schedules.
     if subresource == "binding" {
