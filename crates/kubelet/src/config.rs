@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use pintle_meta::quantity;
 
 use crate::collect::Collection;
+use crate::logs::rotate::LogRotation;
+use crate::pressure::Eviction;
 
 /// The version of Kubernetes whose behaviour the node agent has.
 pub const KUBELET_VERSION: &str = "v1.36.4";
@@ -25,7 +28,7 @@ pub struct NodeConfig {
     pub annotations: BTreeMap<String, String>,
     /// With which it registers; they are not put back on later.
     pub taints: Vec<Taint>,
-    /// Both capacity and what may be allocated: nothing is reserved.
+    /// What the node has. What of it may be allocated is less by what is reserved.
     pub capacity: BTreeMap<String, Quantity>,
     pub address: IpAddr,
     pub architecture: String,
@@ -50,6 +53,14 @@ pub struct NodeConfig {
     pub cluster_domain: String,
     /// When images and dead containers go.
     pub collection: Collection,
+    /// When Pods are evicted because the node lacks something.
+    pub eviction: Eviction,
+    /// How many processes each Pod may have, if there is a bound.
+    pub pod_max_pids: Option<u64>,
+    /// How much is kept of each container's log.
+    pub log_rotation: LogRotation,
+    /// What Pods do not get of the capacity, as several lists that add up.
+    pub reserved: Vec<BTreeMap<String, Quantity>>,
 }
 
 impl NodeConfig {
@@ -82,7 +93,28 @@ impl NodeConfig {
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             collection: Collection::default(),
+            eviction: Eviction::default(),
+            pod_max_pids: None,
+            log_rotation: LogRotation::default(),
+            reserved: Vec::new(),
         }
+    }
+
+    /// What Pods may ask for: the capacity without what is reserved, and without what must be left on a machine for no Pod to be
+    /// evicted.
+    pub fn allocatable(&self) -> BTreeMap<String, Quantity> {
+        let kept = self.directory.iter().flat_map(|_| self.eviction.kept(&self.capacity));
+        let reserved = self.reserved.iter().flatten().map(|(name, amount)| (name.clone(), amount.clone()));
+        let mut left = self.capacity.clone();
+        for (name, amount) in reserved.chain(kept) {
+            let Some(present) = left.get_mut(&name) else { continue };
+            if let (Ok(have), Ok(less)) = (quantity::Quantity::parse(&present.0), quantity::Quantity::parse(&amount.0))
+            {
+                let none = quantity::Quantity::from_units(0);
+                *present = Quantity((have - less).max(none).to_string());
+            }
+        }
+        left
     }
 
     /// The `index`-th of many nodes that are not there, at `10.0.0.1` and on.
@@ -90,5 +122,27 @@ impl NodeConfig {
         let [high, low] = index.saturating_add(1).to_be_bytes();
         let config = NodeConfig::new(name, Ipv4Addr::new(10, high / 128, high % 128, low).into());
         NodeConfig { instance_type: Some("simulated".to_owned()), ..config }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_are_not_promised_what_the_machine_needs_for_itself() {
+        let list = |amounts: &[(&str, &str)]| -> BTreeMap<String, Quantity> {
+            amounts.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect()
+        };
+        let config = NodeConfig {
+            capacity: list(&[("cpu", "2"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")]),
+            reserved: vec![list(&[("cpu", "500m"), ("memory", "1Gi")]), list(&[("cpu", "100m")])],
+            ..NodeConfig::simulated("n", 0)
+        };
+        let simulated = list(&[("cpu", "1400m"), ("memory", "7Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")]);
+        assert_eq!(config.allocatable(), simulated);
+        let machine = NodeConfig { directory: Some("/var/lib/node".into()), ..config };
+        let expected = list(&[("cpu", "1400m"), ("memory", "7068Mi"), ("ephemeral-storage", "90Gi"), ("pods", "110")]);
+        assert_eq!(machine.allocatable(), expected);
     }
 }

@@ -11,10 +11,11 @@ use tokio::task::JoinHandle;
 
 use crate::collect::Collector;
 use crate::config::NodeConfig;
-use crate::logs::rotate::{self, Rotation};
+use crate::logs::rotate::{self, LogRotation};
 use crate::machine::Machine;
 use crate::node::Presence;
-use crate::pods::{Home, Pods};
+use crate::pods::{Home, Pods, Tenancy};
+use crate::pressure::{Eviction, Pressure, Watch};
 use crate::serve::Serving;
 use crate::serve::usage::Meter;
 
@@ -67,6 +68,7 @@ impl Fleet {
         let name = config.name.clone();
         self.remove(&name);
         let recorder = self.context.recorder(AGENT).on_host(&name);
+        let pressure = Arc::new(Pressure::default());
         let home = Arc::new(Home {
             name: name.clone(),
             address: config.address,
@@ -74,28 +76,24 @@ impl Fleet {
             recorder: recorder.clone(),
             meter: Meter::default(),
             dead: config.collection.clone(),
+            pressure: pressure.clone(),
             machine: Machine::new(&self.context, &config),
         });
-        // A node without a machine has nothing that could fill up.
-        let collector = config.directory.is_some().then(|| Collector {
-            node: name.clone(),
-            runtime: runtime.clone(),
-            recorder: recorder.clone(),
-            clock: self.context.clock.clone(),
-            settings: config.collection.clone(),
-        });
-        let presence = Presence::new(&self.context, config, runtime, recorder);
+        let (eviction, rotation) = (config.eviction.clone(), config.log_rotation);
+        let presence = Presence::new(&self.context, config, runtime, recorder, pressure);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
         let clock = self.context.clock.clone();
         let member = tokio::spawn(async move {
             let work = async {
                 pods.join(home.clone()).await;
-                let collect = async {
-                    if let Some(collector) = collector {
-                        collector.run().await;
-                    }
-                };
-                tokio::join!(presence.keep(), pods.follow(&home), pods.sweep(&home), collect, keep(&home, clock));
+                let guard = guard(&pods, &home, &clock, eviction);
+                tokio::join!(
+                    presence.keep(),
+                    pods.follow(&home),
+                    pods.sweep(&home),
+                    guard,
+                    keep(&home, &clock, rotation)
+                );
             };
             tokio::select! {
                 biased;
@@ -154,8 +152,28 @@ impl Fleet {
 }
 
 /// Keeps logs small and measures what is used, where there is a machine. Runs until dropped.
-async fn keep(home: &Home, clock: Clock) {
+async fn keep(home: &Home, clock: &Clock, rotation: LogRotation) {
     let Some(machine) = &home.machine else { return };
     let runtime = home.runtime.as_ref();
-    tokio::join!(rotate::keep(Rotation::default(), machine.logs(), runtime, &clock), home.meter.keep(runtime, &clock),);
+    tokio::join!(rotate::keep(rotation, machine.logs(), runtime, clock), home.meter.keep(runtime, clock),);
+}
+
+/// Removes what is not needed, and Pods when the node runs out of something, where there is a machine. Runs until dropped.
+async fn guard(pods: &Pods, home: &Home, clock: &Clock, settings: Eviction) {
+    let Some(machine) = &home.machine else { return };
+    let (node, runtime, recorder) = (home.name.clone(), home.runtime.clone(), home.recorder.clone());
+    let collector = Collector::new(node.clone(), runtime.clone(), recorder.clone(), clock.clone(), home.dead.clone());
+    let collector = Arc::new(collector);
+    let watch = Watch {
+        tenants: Tenancy { pods: pods.clone(), node: node.clone() },
+        node,
+        settings,
+        senses: machine.senses(),
+        runtime,
+        collector: collector.clone(),
+        pressure: home.pressure.clone(),
+        recorder,
+        clock: clock.clone(),
+    };
+    tokio::join!(collector.run(), watch.run());
 }

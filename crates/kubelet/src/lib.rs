@@ -15,6 +15,7 @@
 //! - [`collect`]: images, containers and sandboxes that go when there are too many
 //! - `credentials`: what registries are told, from pull secrets
 //! - `ephemeral`: containers that were put beside the others to look at them
+//! - [`pressure`]: what a node does that runs out of memory, disk or processes
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
 //! - `probes`: when a probe is due and what its answers add up to
 
@@ -33,10 +34,13 @@ mod machine;
 mod make;
 mod plan;
 mod pods;
+pub mod pressure;
 mod probes;
 mod volumes;
 
 pub use collect::Collection;
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use fleet::{Fleet, Kubelet};
+pub use logs::LogRotation;
+pub use pressure::Eviction;
 pub use serve::Serving;

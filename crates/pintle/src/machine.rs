@@ -3,6 +3,8 @@
 //! As root it uses the runtime that it is pointed to or finds; else a containerd of its own, if the program is installed; else
 //! the cluster has simulated nodes, and a line says what to install.
 
+mod bounds;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use pintle_container::cri::private::{Private, PrivateConfig};
 use pintle_container::{Cri, Runtime};
 use pintle_kubelet::{Collection, NodeConfig};
+
+use bounds::BoundsFlags;
 
 /// Where containerd listens if nobody has moved it.
 pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -34,6 +38,8 @@ pub(crate) struct MachineFlags {
     pod_cidr: String,
     #[command(flatten)]
     collection: CollectionFlags,
+    #[command(flatten)]
+    bounds: BoundsFlags,
 }
 
 /// When the node removes images and dead containers; names and defaults are Kubernetes' own, but for the period.
@@ -100,6 +106,8 @@ pub(crate) enum MachineError {
     Runtime(String, pintle_container::Error),
     #[error("{0}; `--nodes 1` starts with a simulated node instead")]
     Private(pintle_container::Error),
+    #[error("{0}")]
+    Eviction(#[from] pintle_kubelet::pressure::EvictionError),
     #[error("cannot write to {0}: {1}; choose another place with --data-dir or mend its permissions")]
     Directory(PathBuf, std::io::Error),
 }
@@ -140,6 +148,7 @@ impl Nodes {
             }
         };
         let config = NodeConfig { collection: flags.collection.settings(), ..told_of_itself(&directory) };
+        let config = flags.bounds.apply(config)?;
         Ok(Nodes::Machine(Box::new(Machine { config, runtime: Arc::new(cri), private, temporary })))
     }
 

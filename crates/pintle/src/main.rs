@@ -31,7 +31,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Start a cluster: API server, control loops, scheduler and this machine as its node.
-    Up(up::Flags),
+    Up(Box<up::Flags>),
     /// Save, restore and look into copies of the store.
     Snapshot(snapshot::Flags),
     /// Tell how an object came to be as it is: who wrote it, and why.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let colors = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colors).with_writer(std::io::stderr).init();
     let result = match arguments.command {
-        Command::Up(flags) => up::run(flags).map_err(|failure| (failure.to_string(), failure.code())),
+        Command::Up(flags) => up::run(*flags).map_err(|failure| (failure.to_string(), failure.code())),
         Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Why(flags) => why::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Image(flags) => image::run(flags).map_err(|failure| (failure.to_string(), 2)),

@@ -14,6 +14,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, Service};
@@ -30,6 +31,7 @@ use crate::make::dns::{Cluster, Warning};
 use crate::make::env::EnvFiles;
 use crate::make::{Facts, container, dns, env, sandbox, services};
 use crate::plan::World;
+use crate::pressure::{MachineSenses, Senses};
 use crate::volumes::{self, MountFailure, Mounted, Sources, Volumes};
 
 /// How long a container waits for the Services to be known, right after the node agent has started.
@@ -58,6 +60,11 @@ impl Machine {
         &self.logs
     }
 
+    /// What can be felt of the machine.
+    pub(crate) fn senses(&self) -> Arc<dyn Senses> {
+        Arc::new(MachineSenses { directory: self.directory.clone(), logs: self.logs.clone() })
+    }
+
     /// Nothing for a node without a directory.
     pub(crate) fn new(context: &Context, config: &NodeConfig) -> Option<Self> {
         let directory = config.directory.clone()?;
@@ -68,7 +75,7 @@ impl Machine {
             address: config.address,
             cluster_dns: config.cluster_dns.clone(),
             cluster_domain: config.cluster_domain.clone(),
-            allocatable: config.capacity.clone(),
+            allocatable: config.allocatable(),
             volumes: Volumes::new(directory.clone()),
             services: context.informers.of::<Service>(),
             client: context.client.clone(),

@@ -1,9 +1,9 @@
 //! Requests and limits as the kernel is told them, and the class of service that they make.
 
-use k8s_openapi::api::core::v1::{Container as Spec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, ResourceRequirements};
 use pintle_container::Resources;
 
-use super::{Facts, amount};
+use super::{Facts, amount, containers};
 
 /// Microseconds over which processor time is shared out.
 const PERIOD: i64 = 100_000;
@@ -29,17 +29,21 @@ pub(crate) enum Service {
 
 /// The class that the API server has noted, or else the one that the requests and limits make.
 pub(crate) fn service(facts: &Facts<'_>) -> Service {
-    let noted = facts.pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
+    service_of(facts.pod, facts.spec)
+}
+
+pub(crate) fn service_of(pod: &Pod, spec: &PodSpec) -> Service {
+    let noted = pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
     match noted {
         Some("Guaranteed") => return Service::Guaranteed,
         Some("Burstable") => return Service::Burstable,
         Some("BestEffort") => return Service::BestEffort,
         _ => {}
     }
-    if let Some(resources) = facts.spec.resources.as_ref().filter(|resources| is_set(resources)) {
+    if let Some(resources) = spec.resources.as_ref().filter(|resources| is_set(resources)) {
         return of_requirements(Some(resources));
     }
-    let mut classes = facts.containers().map(|container| of_requirements(container.resources.as_ref()));
+    let mut classes = containers(spec).map(|container| of_requirements(container.resources.as_ref()));
     let first = classes.next().unwrap_or(Service::BestEffort);
     if classes.all(|class| class == first) { first } else { Service::Burstable }
 }

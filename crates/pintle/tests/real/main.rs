@@ -5,6 +5,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod disk;
 mod node;
 
 mod collection;
@@ -13,4 +14,5 @@ mod health;
 mod kills;
 mod lifecycle;
 mod limits;
+mod pressure;
 mod streams;
