@@ -13,6 +13,7 @@
 //! - `volumes`: what a Pod has on the machine's disk
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
 //! - [`collect`]: images, containers and sandboxes that go when there are too many
+//! - `cgroups`: the control group that holds a Pod as a whole to its bounds
 //! - `credentials`: what registries are told, from pull secrets
 //! - `ephemeral`: containers that were put beside the others to look at them
 //! - [`pressure`]: what a node does that runs out of memory, disk or processes
@@ -23,6 +24,7 @@ pub mod config;
 pub mod fleet;
 pub mod serve;
 
+mod cgroups;
 pub mod collect;
 mod credentials;
 mod ephemeral;

@@ -26,6 +26,7 @@ use pintle_runtime::{Context, Informer};
 
 pub(crate) use attachment::Attachment;
 
+use crate::cgroups::{Cgroups, Group};
 use crate::config::NodeConfig;
 use crate::make::dns::{Cluster, Warning};
 use crate::make::env::EnvFiles;
@@ -52,6 +53,7 @@ pub(crate) struct Machine {
     services: Informer<Service>,
     client: Client,
     clock: Clock,
+    cgroups: Arc<Cgroups>,
 }
 
 impl Machine {
@@ -62,7 +64,8 @@ impl Machine {
 
     /// What can be felt of the machine.
     pub(crate) fn senses(&self) -> Arc<dyn Senses> {
-        Arc::new(MachineSenses { directory: self.directory.clone(), logs: self.logs.clone() })
+        let (directory, logs) = (self.directory.clone(), self.logs.clone());
+        Arc::new(MachineSenses { directory, logs, cgroups: self.cgroups.clone() })
     }
 
     /// Nothing for a node without a directory.
@@ -80,6 +83,7 @@ impl Machine {
             services: context.informers.of::<Service>(),
             client: context.client.clone(),
             clock: context.clock.clone(),
+            cgroups: Arc::new(Cgroups::new(config.pod_max_pids)),
             directory,
         })
     }
@@ -125,6 +129,19 @@ impl Machine {
         let directory = PathBuf::from(&config.log_directory);
         blocking(move || keep::log_directory(&directory)).await??;
         Ok((config, warnings))
+    }
+
+    /// Holds the Pod as a whole to its bounds, before anything of it runs.
+    pub(crate) async fn bound(&self, facts: &Facts<'_>) -> Result<(), String> {
+        let Some(group) = Group::of(facts, &self.cgroups) else { return Ok(()) };
+        let (cgroups, directory) = (self.cgroups.clone(), volumes::pod_directory(&self.directory, facts.uid()));
+        blocking(move || {
+            // By its directory the Pod is known after a crash, and its group with it.
+            keep::pod_directory_made(&directory)?;
+            cgroups.ensure(&group);
+            Ok(())
+        })
+        .await?
     }
 
     /// What a run of a container is made from; its files are there when this is done. An error is for the Pod's owner.
@@ -201,6 +218,7 @@ impl Machine {
 
     /// Takes away what is left of a Pod of which nothing but its UID is known.
     pub(crate) async fn sweep(&self, uid: String) -> Result<(), String> {
+        self.cgroups.remove(&uid).await?;
         let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
         let done = blocking(move || {
             volumes.teardown(&uid)?;
@@ -215,8 +233,9 @@ impl Machine {
         done.await?.map_err(|error| format!("what a Pod left on the disk could not be removed: {error}"))
     }
 
-    /// Gives back what the volumes of a Pod took that has ended.
+    /// Gives back what a Pod took that has ended: its control group and its volumes.
     pub(crate) async fn release(&self, uid: String) -> Result<(), String> {
+        self.cgroups.remove(&uid).await?;
         let volumes = self.volumes.clone();
         let done = blocking(move || volumes.release(&uid));
         done.await?.map_err(|error| format!("the Pod's volumes could not be removed: {error}"))
@@ -224,6 +243,7 @@ impl Machine {
 
     /// Takes away all that a Pod had here, when nothing of it runs any more.
     pub(crate) async fn teardown(&self, pod: PodRef) -> Result<(), String> {
+        self.cgroups.remove(&pod.uid).await?;
         let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
         let done = blocking(move || {
             volumes.teardown(&pod.uid)?;

@@ -4,14 +4,15 @@ use k8s_openapi::api::core::v1::Pod;
 use pintle_meta::quantity::Quantity;
 
 use super::signals::Resource;
-use super::usage::{PodUse, bytes, limited};
+use super::usage::{PodUse, bytes};
+use crate::make::totals::limited;
 use crate::make::{amount, containers};
 
 /// Whether the Pod has a bound that must be looked after.
 pub(super) fn is_bounded(pod: &Pod) -> bool {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let sized = volumes.filter_map(|volume| volume.empty_dir.as_ref()).any(|source| source.size_limit.is_some());
-    sized || limited(pod, Resource::Storage).is_some()
+    sized || limited(pod, Resource::Storage.name()).is_some()
 }
 
 /// Why the Pod must go, in upstream's words; nothing if it keeps to its bounds.
@@ -34,7 +35,7 @@ fn volume(pod: &Pod, used: &PodUse) -> Option<String> {
 }
 
 fn whole(pod: &Pod, used: &PodUse) -> Option<String> {
-    let limit = limited(pod, Resource::Storage)?;
+    let limit = limited(pod, Resource::Storage.name())?;
     let over = used.storage() > bytes(limit);
     over.then(|| format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "))
 }

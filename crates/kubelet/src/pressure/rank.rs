@@ -8,7 +8,7 @@ use pintle_meta::quantity::Quantity;
 
 use super::settings::{Amount, Threshold};
 use super::signals::{Observation, Observations, Resource};
-use super::usage::{Measured, PodUse, requested};
+use super::usage::{Measured, PodUse, asked};
 use crate::make::{amount, containers};
 
 /// From this priority on the node keeps a Pod whatever it lacks.
@@ -35,13 +35,13 @@ pub(super) fn rank(candidates: &mut [Candidate<'_>], resource: Resource, measure
     candidates.sort_by_cached_key(|(pod, used)| {
         let known = used.is_some();
         let used = used.map_or(0, |used| used.of(resource, measured));
-        let exceeds = used > requested(pod, resource);
+        let exceeds = used > asked(pod, resource);
         // Files are not asked for: the room is what tells who wanted much.
-        let asked = match resource {
-            Resource::Inodes => requested(pod, Resource::Storage),
-            other => requested(pod, other),
+        let wanted = match resource {
+            Resource::Inodes => asked(pod, Resource::Storage),
+            other => asked(pod, other),
         };
-        let beyond = Reverse(i128::from(used) - i128::from(asked));
+        let beyond = Reverse(i128::from(used) - i128::from(wanted));
         let name = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         match resource {
             Resource::Pids => (false, Reverse(false), priority(pod), known, beyond, name),

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use pintle_container::Usage;
@@ -9,6 +10,7 @@ use pintle_container::Usage;
 use super::signals;
 use super::usage::{PodUse, Room};
 use super::{Observations, Senses};
+use crate::cgroups::Cgroups;
 use crate::make::containers;
 use crate::volumes;
 
@@ -16,6 +18,8 @@ pub(crate) struct MachineSenses {
     /// Where the node keeps what its Pods have on the disk, and the logs of their containers.
     pub(crate) directory: PathBuf,
     pub(crate) logs: PathBuf,
+    /// Which tell how many processes each Pod has.
+    pub(crate) cgroups: Arc<Cgroups>,
 }
 
 impl Senses for MachineSenses {
@@ -36,6 +40,7 @@ impl Senses for MachineSenses {
             own.memory = usage.memory_working_set;
             own.layer = Room { bytes: usage.disk, inodes: usage.inodes };
         }
+        used.processes = self.cgroups.processes(uid);
         if disk {
             self.measure_disk(pod, uid, &mut used);
         }
@@ -89,7 +94,11 @@ mod tests {
     #[test]
     fn what_a_pod_wrote_to_its_log_and_its_volumes_is_found() {
         let directory = tempfile::tempdir().unwrap();
-        let senses = MachineSenses { directory: directory.path().to_owned(), logs: directory.path().join("logs/pods") };
+        let senses = MachineSenses {
+            directory: directory.path().to_owned(),
+            logs: directory.path().join("logs/pods"),
+            cgroups: Arc::new(Cgroups::new(None)),
+        };
         let pod = testing::pod(json!({"containers": [{"name": "c"}], "volumes": [
             {"name": "v", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory"}}]}));
         assert_eq!(senses.measure(&pod, &[], true), None, "nothing is known of it yet");

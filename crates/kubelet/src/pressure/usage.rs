@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pintle_meta::quantity::Quantity;
 
 use super::signals::{Resource, Signal};
-use crate::make::{amount, containers};
+use crate::make::totals::requested;
 
 /// Bytes and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,38 +99,9 @@ impl PodUse {
     }
 }
 
-/// What a Pod has asked for: its own request, or that of its containers, of which those that only begin count alone.
-pub(super) fn requested(pod: &Pod, resource: Resource) -> u64 {
-    asked(pod, resource.name(), false).map_or(0, bytes)
-}
-
-/// What a Pod may use of it in all, if one of its containers is bounded.
-pub(super) fn limited(pod: &Pod, resource: Resource) -> Option<Quantity> {
-    asked(pod, resource.name(), true)
-}
-
-fn asked(pod: &Pod, name: &str, limits: bool) -> Option<Quantity> {
-    let spec = pod.spec.as_ref()?;
-    let list = |resources: &Option<k8s_openapi::api::core::v1::ResourceRequirements>| {
-        let list = resources.as_ref().and_then(|own| if limits { own.limits.as_ref() } else { own.requests.as_ref() });
-        amount(list, name)
-    };
-    if let Some(whole) = list(&spec.resources) {
-        return Some(whole);
-    }
-    let (mut lasting, mut most): (Option<Quantity>, Option<Quantity>) = (None, None);
-    let is_main = |container: &_| spec.containers.iter().any(|main| std::ptr::eq(main, container));
-    for container in containers(spec) {
-        let Some(own) = list(&container.resources) else { continue };
-        let with = lasting.map_or(own, |sum| sum + own);
-        if is_main(container) || container.restart_policy.as_deref() == Some("Always") {
-            lasting = Some(with);
-        } else {
-            // While it runs there are only the sidecars that came before it.
-            most = most.max(Some(with));
-        }
-    }
-    lasting.max(most)
+/// What a Pod has asked for of it.
+pub(super) fn asked(pod: &Pod, resource: Resource) -> u64 {
+    requested(pod, resource.name()).map_or(0, bytes)
 }
 
 pub(super) fn bytes(quantity: Quantity) -> u64 {
@@ -139,27 +110,7 @@ pub(super) fn bytes(quantity: Quantity) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::make::testing;
-
-    #[test]
-    fn a_pod_asks_for_the_sum_of_its_containers_or_for_its_largest_beginning() {
-        let of = |bytes: &str| json!({"requests": {"memory": bytes}, "limits": {"ephemeral-storage": bytes}});
-        let init = |name: &str, bytes: &str| json!({"name": name, "resources": of(bytes)});
-        let pod = testing::pod(json!({
-            "initContainers": [
-                {"name": "s", "restartPolicy": "Always", "resources": of("1")}, init("a", "10"), init("b", "2")],
-            "containers": [{"name": "c", "resources": of("3")}, {"name": "d", "resources": of("4")}],
-        }));
-        assert_eq!(requested(&pod, Resource::Memory), 11);
-        assert_eq!(limited(&pod, Resource::Storage).map(bytes), Some(11));
-        assert_eq!(limited(&pod, Resource::Memory), None);
-        let whole = testing::pod(json!({"resources": {"requests": {"memory": "9"}},
-            "containers": [{"name": "c", "resources": of("3")}]}));
-        assert_eq!(requested(&whole, Resource::Memory), 9);
-    }
 
     #[test]
     fn with_a_disk_for_images_only_what_is_on_the_full_disk_counts() {

@@ -10,6 +10,7 @@ mod node;
 
 mod collection;
 mod files;
+mod greed;
 mod health;
 mod kills;
 mod lifecycle;

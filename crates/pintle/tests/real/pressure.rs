@@ -26,7 +26,7 @@ async fn the_pod_that_fills_the_disk_is_evicted_and_its_neighbour_stays() {
         json!({"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "script": "sleep 100000"}]});
     cluster.pod("neighbour", neighbour.clone()).await;
     cluster.ok("wait --for=condition=Ready pod/neighbour --timeout=60s").await;
-    let fills = "head -c 100000000 /dev/zero > /data/file; sleep 100000";
+    let fills = "head -c 130000000 /dev/zero > /data/file; sleep 100000";
     cluster
         .pod(
             "filler",
