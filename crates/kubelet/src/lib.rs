@@ -40,6 +40,7 @@ pub mod pressure;
 mod probes;
 mod volumes;
 
+pub use cgroups::remove_group_of;
 pub use collect::Collection;
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use fleet::{Fleet, Kubelet};

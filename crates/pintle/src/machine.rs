@@ -169,6 +169,8 @@ impl Machine {
             for sandbox in self.runtime.list_sandboxes(None).await.unwrap_or_default() {
                 if let Err(error) = self.runtime.remove_sandbox(&sandbox.id).await {
                     tracing::warn!(pod = %sandbox.pod.name, %error, "its containers are left behind");
+                } else if let Err(message) = pintle_kubelet::remove_group_of(&sandbox.pod.uid).await {
+                    tracing::warn!(pod = %sandbox.pod.name, %message);
                 }
             }
         }

@@ -50,6 +50,11 @@ impl Group {
     }
 }
 
+/// Removes the control group of a Pod whose sandbox was removed without its node agent.
+pub async fn remove_group_of(pod_uid: &str) -> Result<(), String> {
+    Arc::new(Cgroups::new(None)).remove(pod_uid).await
+}
+
 impl Cgroups {
     pub(crate) fn new(processes: Option<u64>) -> Self {
         Cgroups::at(PathBuf::from(ROOT), processes)
