@@ -117,6 +117,14 @@ impl NodeConfig {
         left
     }
 
+    /// What all Pods together may take of the memory, if some of it is reserved.
+    pub(crate) fn memory_for_pods(&self) -> Option<u64> {
+        self.reserved.iter().find_map(|list| list.get("memory"))?;
+        let left = NodeConfig { directory: None, ..self.clone() }.allocatable();
+        let left = quantity::Quantity::parse(&left.get("memory")?.0).ok()?;
+        u64::try_from(left.units()).ok().filter(|left| *left > 0)
+    }
+
     /// The `index`-th of many nodes that are not there, at `10.0.0.1` and on.
     pub fn simulated(name: impl Into<String>, index: u16) -> Self {
         let [high, low] = index.saturating_add(1).to_be_bytes();
@@ -144,5 +152,7 @@ mod tests {
         let machine = NodeConfig { directory: Some("/var/lib/node".into()), ..config };
         let expected = list(&[("cpu", "1400m"), ("memory", "7068Mi"), ("ephemeral-storage", "90Gi"), ("pods", "110")]);
         assert_eq!(machine.allocatable(), expected);
+        assert_eq!(machine.memory_for_pods(), Some(7 << 30));
+        assert_eq!(NodeConfig::simulated("n", 0).memory_for_pods(), None);
     }
 }

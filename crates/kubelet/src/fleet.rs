@@ -14,13 +14,16 @@ use crate::config::NodeConfig;
 use crate::logs::rotate::{self, LogRotation};
 use crate::machine::Machine;
 use crate::node::Presence;
-use crate::pods::{Home, Pods, Tenancy};
+use crate::pods::{BY_NODE, Home, Pods, Tenancy};
 use crate::pressure::{Eviction, Pressure, Watch};
 use crate::serve::Serving;
 use crate::serve::usage::Meter;
 
 /// The name under which node agents write.
 pub const AGENT: &str = "kubelet";
+
+/// How often processors are shared out between classes of Pods.
+const SHARE_OUT: Duration = Duration::from_secs(60);
 
 /// Nodes that share one watch of Pods, one queue and its workers. Dropping it stops them; containers run on.
 pub struct Fleet {
@@ -158,6 +161,20 @@ async fn keep(home: &Home, clock: &Clock, rotation: LogRotation) {
     tokio::join!(rotate::keep(rotation, machine.logs(), runtime, clock), home.meter.keep(runtime, clock),);
 }
 
+/// Shares processors out between classes of Pods. Runs until dropped.
+async fn share_out(pods: &Pods, home: &Home, machine: &Machine) {
+    if let Err(message) = machine.reserve().await {
+        tracing::warn!(node = %home.name, %message, "nothing keeps Pods from the memory that is reserved");
+    }
+    loop {
+        let all = pods.informer().by_index(BY_NODE, &home.name);
+        if let Err(message) = machine.share_out(all).await {
+            tracing::warn!(node = %home.name, %message, "processors are not shared out between classes of Pods");
+        }
+        tokio::time::sleep(SHARE_OUT).await;
+    }
+}
+
 /// Removes what is not needed, and Pods when the node runs out of something, where there is a machine. Runs until dropped.
 async fn guard(pods: &Pods, home: &Home, clock: &Clock, settings: Eviction) {
     let Some(machine) = &home.machine else { return };
@@ -175,5 +192,10 @@ async fn guard(pods: &Pods, home: &Home, clock: &Clock, settings: Eviction) {
         recorder,
         clock: clock.clone(),
     };
-    tokio::join!(collector.run(), watch.run());
+    let watch = async {
+        // Before all Pods are known, what belongs to one looks as if nobody needed it.
+        pods.informer().synced().await;
+        watch.run().await;
+    };
+    tokio::join!(collector.run(), watch, share_out(pods, home, machine));
 }

@@ -6,6 +6,7 @@
 
 mod plan;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
 use crate::make::Facts;
-use crate::make::resources::{Service, cgroup_parent, class_group, shares};
+use crate::make::resources::{Service, cgroup_parent, class_group};
 use crate::volumes::is_plain;
 use plan::Bounds;
 
@@ -34,19 +38,14 @@ pub(crate) struct Cgroups {
 
 /// What is to be done for one Pod.
 pub(crate) struct Group {
-    /// Its path, and that of its class.
     path: String,
-    class: &'static str,
     bounds: Bounds,
 }
 
 impl Group {
     pub(crate) fn of(facts: &Facts<'_>, cgroups: &Cgroups) -> Option<Group> {
-        is_plain(facts.uid()).then(|| Group {
-            path: cgroup_parent(facts),
-            class: class_group(crate::make::resources::service(facts)),
-            bounds: plan::bounds(facts, cgroups.processes),
-        })
+        is_plain(facts.uid())
+            .then(|| Group { path: cgroup_parent(facts), bounds: plan::bounds(facts, cgroups.processes) })
     }
 }
 
@@ -94,6 +93,33 @@ impl Cgroups {
         self.groups(uid).iter().try_for_each(|group| remove_tree(group))
     }
 
+    /// Shares processors out between the classes of Pods that are there.
+    pub(crate) fn balance(&self, pods: &[Arc<Pod>], allocatable: &BTreeMap<String, Quantity>) {
+        let above = if self.is_version_2() { self.root.clone() } else { self.root.join("cpu") };
+        for (class, wanted) in plan::classes(pods, allocatable) {
+            let group = below(&above, class_group(class));
+            let told = match self.is_version_2() {
+                true => ("cpu.weight", plan::weight(wanted).to_string()),
+                false => ("cpu.shares", wanted.to_string()),
+            };
+            // A class without Pods has no group yet, and what is wrong with the others was said when a Pod came.
+            if group.is_dir() && fs::read_to_string(group.join(told.0)).is_ok_and(|old| old.trim() != told.1) {
+                let _ = write(&group, told.0, &told.1);
+            }
+        }
+    }
+
+    /// Keeps all Pods together from the memory that is reserved for others.
+    pub(crate) fn reserve(&self, memory: u64) -> io::Result<()> {
+        let all = class_group(Service::Guaranteed);
+        let (group, file) = match self.is_version_2() {
+            true => (below(&self.root, all), "memory.max"),
+            false => (below(&self.root.join("memory"), all), "memory.limit_in_bytes"),
+        };
+        fs::create_dir_all(&group)?;
+        fs::write(group.join(file), memory.to_string())
+    }
+
     /// How many processes a Pod has.
     pub(crate) fn processes(&self, uid: &str) -> u64 {
         let counts = self.groups(uid).into_iter().filter_map(|group| read_number(&group.join("pids.current")));
@@ -124,9 +150,6 @@ impl Cgroups {
             let own = below(&tree, &group.path);
             if !own.is_dir() {
                 fs::create_dir_all(&own).map_err(|error| (own.clone(), error))?;
-                if group.class == class_group(Service::BestEffort) && controller == "cpu" {
-                    write(&below(&tree, group.class), "cpu.shares", &shares(0).to_string())?;
-                }
             }
             write(&own, file, &value)?;
         }
@@ -143,9 +166,6 @@ impl Cgroups {
             above.reverse();
             for directory in above {
                 write(directory, "cgroup.subtree_control", "+cpu +memory +pids")?;
-            }
-            if group.class == class_group(Service::BestEffort) {
-                write(&below(&self.root, group.class), "cpu.weight", &plan::weight(shares(0)).to_string())?;
             }
         }
         for (file, value) in plan::version_2(&group.bounds) {
@@ -229,10 +249,31 @@ mod tests {
         ensure(&cgroups, json!([{"name": "c"}]));
         let handed = "cgroup.subtree_control=+cpu +memory +pids";
         assert_eq!(files(&root.path().join("kubepods")), [handed]);
-        assert_eq!(files(&root.path().join("kubepods/besteffort")), [handed, "cpu.weight=1"]);
+        assert_eq!(files(&root.path().join("kubepods/besteffort")), [handed]);
         assert_eq!(files(&root.path().join("kubepods/besteffort/pod7f0c")), ["cpu.weight=1", "pids.max=64"]);
         fs::write(root.path().join("kubepods/besteffort/pod7f0c/pids.current"), "3\n").unwrap();
         assert_eq!((cgroups.processes("7f0c"), cgroups.processes("other")), (3, 0));
+    }
+
+    #[test]
+    fn classes_share_processors_by_what_their_pods_ask_for() {
+        let root = tempfile::tempdir().unwrap();
+        let cgroups = Cgroups::at(root.path().to_owned(), None);
+        let asks = |cpu: &str| json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]});
+        let pods = [asks("1"), asks("500m"), json!({"containers": [{"name": "c"}]})];
+        let pods = pods.map(|spec| Arc::new(testing::pod(spec)));
+        cgroups.balance(&pods, &testing::allocatable());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "no group is made for that");
+        let shares = |class: &str| root.path().join("cpu/kubepods").join(class).join("cpu.shares");
+        for class in ["", "burstable", "besteffort"] {
+            fs::create_dir_all(shares(class).parent().unwrap()).unwrap();
+            fs::write(shares(class), "1024\n").unwrap();
+        }
+        cgroups.balance(&pods, &testing::allocatable());
+        let read = ["", "burstable", "besteffort"].map(|class| fs::read_to_string(shares(class)).unwrap());
+        assert_eq!(read, ["4096", "1536", "2"]);
+        cgroups.reserve(1 << 30).unwrap();
+        assert_eq!(files(&root.path().join("memory/kubepods")), ["memory.limit_in_bytes=1073741824"]);
     }
 
     #[tokio::test]

@@ -1,10 +1,15 @@
 //! What a Pod as a whole may use, and what the kernel is told of it. No I/O.
 
-use k8s_openapi::api::core::v1::ResourceRequirements;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::make::resources::{PERIOD, Service, quota, service, shares};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::make::resources::{PERIOD, Service, quota, service, service_of, shares};
 use crate::make::totals::{limited, requested};
 use crate::make::{Facts, amount};
+use crate::plan::is_terminal;
 
 /// The bounds of a Pod's own control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +42,21 @@ pub(super) fn bounds(facts: &Facts<'_>, processes: Option<u64>) -> Bounds {
         memory: limit("memory").map(|memory| memory.units()),
         processes,
     }
+}
+
+/// How processors are shared out when they are scarce: all Pods get what the node has for them, those that ask for less than
+/// they may use get what they ask for together, and those that ask for nothing get what is left.
+pub(super) fn classes(pods: &[Arc<Pod>], allocatable: &BTreeMap<String, Quantity>) -> [(Service, i64); 3] {
+    let is_counted = |pod: &&Arc<Pod>| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let class = pod.spec.as_ref().map(|spec| service_of(pod, spec));
+        class == Some(Service::Burstable) && !is_terminal(phase)
+    };
+    let asked: i64 =
+        pods.iter().filter(is_counted).filter_map(|pod| requested(pod, "cpu")).map(|cpu| cpu.milli()).sum();
+    let all = amount(Some(allocatable), "cpu").map_or(0, |cpu| cpu.milli());
+    // The group of the first class holds the other two.
+    [(Service::Guaranteed, shares(all)), (Service::Burstable, shares(asked)), (Service::BestEffort, shares(0))]
 }
 
 /// Files of the group and what is written to them, where each controller has a tree of its own.

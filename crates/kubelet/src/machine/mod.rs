@@ -54,6 +54,8 @@ pub(crate) struct Machine {
     client: Client,
     clock: Clock,
     cgroups: Arc<Cgroups>,
+    /// If some is reserved for others.
+    memory_for_pods: Option<u64>,
 }
 
 impl Machine {
@@ -84,6 +86,7 @@ impl Machine {
             client: context.client.clone(),
             clock: context.clock.clone(),
             cgroups: Arc::new(Cgroups::new(config.pod_max_pids)),
+            memory_for_pods: config.memory_for_pods(),
             directory,
         })
     }
@@ -129,6 +132,19 @@ impl Machine {
         let directory = PathBuf::from(&config.log_directory);
         blocking(move || keep::log_directory(&directory)).await??;
         Ok((config, warnings))
+    }
+
+    /// Shares processors out between classes of Pods.
+    pub(crate) async fn share_out(&self, pods: Vec<Arc<Pod>>) -> Result<(), String> {
+        let (cgroups, allocatable) = (self.cgroups.clone(), self.allocatable.clone());
+        blocking(move || cgroups.balance(&pods, &allocatable)).await
+    }
+
+    /// Keeps all Pods together from the memory that is reserved.
+    pub(crate) async fn reserve(&self) -> Result<(), String> {
+        let Some(memory) = self.memory_for_pods else { return Ok(()) };
+        let cgroups = self.cgroups.clone();
+        blocking(move || cgroups.reserve(memory)).await?.map_err(|error| error.to_string())
     }
 
     /// Holds the Pod as a whole to its bounds, before anything of it runs.

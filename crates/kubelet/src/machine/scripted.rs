@@ -103,6 +103,7 @@ pub(crate) fn machine(context: &Context, directory: &Path, services: Vec<Value>)
         client: context.client.clone(),
         clock: context.clock.clone(),
         cgroups: Arc::new(Cgroups::new(None)),
+        memory_for_pods: None,
         directory,
     }
 }
