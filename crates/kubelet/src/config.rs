@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use pintle_meta::quantity;
 
 use crate::collect::Collection;
 use crate::credentials::providers::CredentialProviders;
+use crate::logs::rotate::LogRotation;
+use crate::pressure::Eviction;
 use crate::statics::StaticPods;
 
 /// The version of Kubernetes whose behaviour the node agent has.
@@ -27,7 +30,7 @@ pub struct NodeConfig {
     pub annotations: BTreeMap<String, String>,
     /// With which it registers; they are not put back on later.
     pub taints: Vec<Taint>,
-    /// Both capacity and what may be allocated: nothing is reserved.
+    /// What the node has. What of it may be allocated is less by what is reserved.
     pub capacity: BTreeMap<String, Quantity>,
     pub address: IpAddr,
     pub architecture: String,
@@ -56,6 +59,14 @@ pub struct NodeConfig {
     pub static_pods: Option<StaticPods>,
     /// Programs of this machine that know what registries want to be told.
     pub credential_providers: Option<CredentialProviders>,
+    /// When Pods are evicted because the node lacks something.
+    pub eviction: Eviction,
+    /// How many processes each Pod may have, if there is a bound.
+    pub pod_max_pids: Option<u64>,
+    /// How much is kept of each container's log.
+    pub log_rotation: LogRotation,
+    /// What Pods do not get of the capacity, as several lists that add up.
+    pub reserved: Vec<BTreeMap<String, Quantity>>,
 }
 
 impl NodeConfig {
@@ -90,7 +101,36 @@ impl NodeConfig {
             collection: Collection::default(),
             static_pods: None,
             credential_providers: None,
+            eviction: Eviction::default(),
+            pod_max_pids: None,
+            log_rotation: LogRotation::default(),
+            reserved: Vec::new(),
         }
+    }
+
+    /// What Pods may ask for: the capacity without what is reserved, and without what must be left on a machine for no Pod to be
+    /// evicted.
+    pub fn allocatable(&self) -> BTreeMap<String, Quantity> {
+        let kept = self.directory.iter().flat_map(|_| self.eviction.kept(&self.capacity));
+        let reserved = self.reserved.iter().flatten().map(|(name, amount)| (name.clone(), amount.clone()));
+        let mut left = self.capacity.clone();
+        for (name, amount) in reserved.chain(kept) {
+            let Some(present) = left.get_mut(&name) else { continue };
+            if let (Ok(have), Ok(less)) = (quantity::Quantity::parse(&present.0), quantity::Quantity::parse(&amount.0))
+            {
+                let none = quantity::Quantity::from_units(0);
+                *present = Quantity((have - less).max(none).to_string());
+            }
+        }
+        left
+    }
+
+    /// What all Pods together may take of the memory, if some of it is reserved.
+    pub(crate) fn memory_for_pods(&self) -> Option<u64> {
+        self.reserved.iter().find_map(|list| list.get("memory"))?;
+        let left = NodeConfig { directory: None, ..self.clone() }.allocatable();
+        let left = quantity::Quantity::parse(&left.get("memory")?.0).ok()?;
+        u64::try_from(left.units()).ok().filter(|left| *left > 0)
     }
 
     /// The `index`-th of many nodes that are not there, at `10.0.0.1` and on.
@@ -98,5 +138,29 @@ impl NodeConfig {
         let [high, low] = index.saturating_add(1).to_be_bytes();
         let config = NodeConfig::new(name, Ipv4Addr::new(10, high / 128, high % 128, low).into());
         NodeConfig { instance_type: Some("simulated".to_owned()), ..config }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_are_not_promised_what_the_machine_needs_for_itself() {
+        let list = |amounts: &[(&str, &str)]| -> BTreeMap<String, Quantity> {
+            amounts.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect()
+        };
+        let config = NodeConfig {
+            capacity: list(&[("cpu", "2"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")]),
+            reserved: vec![list(&[("cpu", "500m"), ("memory", "1Gi")]), list(&[("cpu", "100m")])],
+            ..NodeConfig::simulated("n", 0)
+        };
+        let simulated = list(&[("cpu", "1400m"), ("memory", "7Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")]);
+        assert_eq!(config.allocatable(), simulated);
+        let machine = NodeConfig { directory: Some("/var/lib/node".into()), ..config };
+        let expected = list(&[("cpu", "1400m"), ("memory", "7068Mi"), ("ephemeral-storage", "90Gi"), ("pods", "110")]);
+        assert_eq!(machine.allocatable(), expected);
+        assert_eq!(machine.memory_for_pods(), Some(7 << 30));
+        assert_eq!(NodeConfig::simulated("n", 0).memory_for_pods(), None);
     }
 }

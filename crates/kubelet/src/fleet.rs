@@ -11,16 +11,20 @@ use tokio::task::JoinHandle;
 
 use crate::collect::Collector;
 use crate::config::NodeConfig;
-use crate::logs::rotate::{self, Rotation};
+use crate::logs::rotate::{self, LogRotation};
 use crate::machine::Machine;
 use crate::node::Presence;
-use crate::pods::{Home, Pods};
+use crate::pods::{BY_NODE, Home, Pods, Tenancy};
+use crate::pressure::{Eviction, Pressure, Watch};
 use crate::serve::Serving;
 use crate::serve::usage::Meter;
 use crate::statics::Reader;
 
 /// The name under which node agents write.
 pub const AGENT: &str = "kubelet";
+
+/// How often processors are shared out between classes of Pods.
+const SHARE_OUT: Duration = Duration::from_secs(60);
 
 /// Nodes that share one watch of Pods, one queue and its workers. Dropping it stops them; containers run on.
 pub struct Fleet {
@@ -68,6 +72,7 @@ impl Fleet {
         let name = config.name.clone();
         self.remove(&name);
         let recorder = self.context.recorder(AGENT).on_host(&name);
+        let pressure = Arc::new(Pressure::default());
         let home = Arc::new(Home {
             name: name.clone(),
             address: config.address,
@@ -75,18 +80,12 @@ impl Fleet {
             recorder: recorder.clone(),
             meter: Meter::default(),
             dead: config.collection.clone(),
+            pressure: pressure.clone(),
             machine: Machine::new(&self.context, &config),
         });
-        // A node without a machine has nothing that could fill up.
-        let collector = config.directory.is_some().then(|| Collector {
-            node: name.clone(),
-            runtime: runtime.clone(),
-            recorder: recorder.clone(),
-            clock: self.context.clock.clone(),
-            settings: config.collection.clone(),
-        });
+        let (eviction, rotation) = (config.eviction.clone(), config.log_rotation);
         let files = config.static_pods.clone().map(|from| Reader::new(&name, from));
-        let presence = Presence::new(&self.context, config, runtime, recorder);
+        let presence = Presence::new(&self.context, config, runtime, recorder, pressure);
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
         let clock = self.context.clock.clone();
         let member = tokio::spawn(async move {
@@ -97,7 +96,7 @@ impl Fleet {
                     pods.read_files(files).await;
                 }
                 pods.join(home.clone()).await;
-                let follow = async {
+                let read = async {
                     if let Some(mut files) = files {
                         loop {
                             tokio::time::sleep(files.from.period).await;
@@ -105,18 +104,14 @@ impl Fleet {
                         }
                     }
                 };
-                let collect = async {
-                    if let Some(collector) = collector {
-                        collector.run().await;
-                    }
-                };
+                let guard = guard(&pods, &home, &clock, eviction);
                 tokio::join!(
                     presence.keep(),
                     pods.follow(&home),
                     pods.sweep(&home),
-                    collect,
-                    follow,
-                    keep(&home, clock)
+                    read,
+                    guard,
+                    keep(&home, &clock, rotation)
                 );
             };
             tokio::select! {
@@ -176,8 +171,47 @@ impl Fleet {
 }
 
 /// Keeps logs small and measures what is used, where there is a machine. Runs until dropped.
-async fn keep(home: &Home, clock: Clock) {
+async fn keep(home: &Home, clock: &Clock, rotation: LogRotation) {
     let Some(machine) = &home.machine else { return };
     let runtime = home.runtime.as_ref();
-    tokio::join!(rotate::keep(Rotation::default(), machine.logs(), runtime, &clock), home.meter.keep(runtime, &clock),);
+    tokio::join!(rotate::keep(rotation, machine.logs(), runtime, clock), home.meter.keep(runtime, clock),);
+}
+
+/// Shares processors out between classes of Pods. Runs until dropped.
+async fn share_out(pods: &Pods, home: &Home, machine: &Machine) {
+    if let Err(message) = machine.reserve().await {
+        tracing::warn!(node = %home.name, %message, "nothing keeps Pods from the memory that is reserved");
+    }
+    loop {
+        let all = pods.informer().by_index(BY_NODE, &home.name);
+        if let Err(message) = machine.share_out(all).await {
+            tracing::warn!(node = %home.name, %message, "processors are not shared out between classes of Pods");
+        }
+        tokio::time::sleep(SHARE_OUT).await;
+    }
+}
+
+/// Removes what is not needed, and Pods when the node runs out of something, where there is a machine. Runs until dropped.
+async fn guard(pods: &Pods, home: &Home, clock: &Clock, settings: Eviction) {
+    let Some(machine) = &home.machine else { return };
+    let (node, runtime, recorder) = (home.name.clone(), home.runtime.clone(), home.recorder.clone());
+    let collector = Collector::new(node.clone(), runtime.clone(), recorder.clone(), clock.clone(), home.dead.clone());
+    let collector = Arc::new(collector);
+    let watch = Watch {
+        tenants: Tenancy { pods: pods.clone(), node: node.clone() },
+        node,
+        settings,
+        senses: machine.senses(),
+        runtime,
+        collector: collector.clone(),
+        pressure: home.pressure.clone(),
+        recorder,
+        clock: clock.clone(),
+    };
+    let watch = async {
+        // Before all Pods are known, what belongs to one looks as if nobody needed it.
+        pods.informer().synced().await;
+        watch.run().await;
+    };
+    tokio::join!(collector.run(), watch, share_out(pods, home, machine));
 }

@@ -14,7 +14,9 @@
 //! - `plan`: from spec, runtime and time to actions and status; no I/O
 //! - [`collect`]: images, containers and sandboxes that go when there are too many
 //! - `credentials`: what registries are told, from pull secrets and plugins
+//! - `cgroups`: the control group that holds a Pod as a whole to its bounds
 //! - `ephemeral`: containers that were put beside the others to look at them
+//! - [`pressure`]: what a node does that runs out of memory, disk or processes
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
 //! - `statics`: Pods that files of this machine say
 //! - `probes`: when a probe is due and what its answers add up to
@@ -23,6 +25,7 @@ pub mod config;
 pub mod fleet;
 pub mod serve;
 
+mod cgroups;
 pub mod collect;
 mod credentials;
 mod ephemeral;
@@ -34,13 +37,17 @@ mod machine;
 mod make;
 mod plan;
 mod pods;
+pub mod pressure;
 mod probes;
 mod statics;
 mod volumes;
 
+pub use cgroups::remove_group_of;
 pub use collect::Collection;
 pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use credentials::providers::CredentialProviders;
 pub use fleet::{Fleet, Kubelet};
+pub use logs::LogRotation;
+pub use pressure::Eviction;
 pub use serve::Serving;
 pub use statics::StaticPods;

@@ -55,6 +55,11 @@ impl Quantity {
         Quantity { nanos: i128::from(units) * NANO, format: Format::Decimal }
     }
 
+    /// Written in powers of 1024.
+    pub fn from_bytes(bytes: i64) -> Self {
+        Quantity { format: Format::Binary, ..Quantity::from_units(bytes) }
+    }
+
     pub fn from_milli(milli: i64) -> Self {
         Quantity { nanos: i128::from(milli) * (NANO / 1000), format: Format::Decimal }
     }

@@ -3,6 +3,8 @@
 //! As root it uses the runtime that it is pointed to or finds; else a containerd of its own, if the program is installed; else
 //! the cluster has simulated nodes, and a line says what to install.
 
+mod bounds;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use pintle_container::cri::private::{Private, PrivateConfig};
 use pintle_container::{Cri, Runtime};
 use pintle_kubelet::{Collection, CredentialProviders, NodeConfig, StaticPods};
+
+use bounds::BoundsFlags;
 
 /// Where containerd listens if nobody has moved it.
 pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -47,6 +51,8 @@ pub(crate) struct MachineFlags {
     image_credential_provider_bin_dir: Option<PathBuf>,
     #[command(flatten)]
     collection: CollectionFlags,
+    #[command(flatten)]
+    bounds: BoundsFlags,
 }
 
 impl MachineFlags {
@@ -140,6 +146,8 @@ pub(crate) enum MachineError {
     Private(pintle_container::Error),
     #[error("--image-credential-provider-config {0}: {1}")]
     Providers(PathBuf, String),
+    #[error("{0}")]
+    Eviction(#[from] pintle_kubelet::pressure::EvictionError),
     #[error("cannot write to {0}: {1}; choose another place with --data-dir or mend its permissions")]
     Directory(PathBuf, std::io::Error),
 }
@@ -185,6 +193,7 @@ impl Nodes {
             credential_providers: flags.credential_providers()?,
             ..told_of_itself(&directory)
         };
+        let config = flags.bounds.apply(config)?;
         Ok(Nodes::Machine(Box::new(Machine { config, runtime: Arc::new(cri), private, temporary })))
     }
 
@@ -205,6 +214,8 @@ impl Machine {
             for sandbox in self.runtime.list_sandboxes(None).await.unwrap_or_default() {
                 if let Err(error) = self.runtime.remove_sandbox(&sandbox.id).await {
                     tracing::warn!(pod = %sandbox.pod.name, %error, "its containers are left behind");
+                } else if let Err(message) = pintle_kubelet::remove_group_of(&sandbox.pod.uid).await {
+                    tracing::warn!(pod = %sandbox.pod.name, %message);
                 }
             }
         }

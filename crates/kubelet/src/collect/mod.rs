@@ -9,6 +9,7 @@
 mod containers;
 mod images;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,17 +62,44 @@ impl Default for Collection {
 
 /// The collector of one machine.
 pub(crate) struct Collector {
-    pub(crate) node: String,
-    pub(crate) runtime: Arc<dyn Runtime>,
-    pub(crate) recorder: Recorder,
-    pub(crate) clock: Clock,
-    pub(crate) settings: Collection,
+    node: String,
+    runtime: Arc<dyn Runtime>,
+    recorder: Recorder,
+    clock: Clock,
+    settings: Collection,
+    records: tokio::sync::Mutex<Records>,
 }
 
 impl Collector {
+    pub(crate) fn new(
+        node: String,
+        runtime: Arc<dyn Runtime>,
+        recorder: Recorder,
+        clock: Clock,
+        settings: Collection,
+    ) -> Self {
+        Collector { node, runtime, recorder, clock, settings, records: tokio::sync::Mutex::default() }
+    }
+
+    /// Removes all that nobody needs: dead containers of Pods that do not live, and images that nothing uses.
+    pub(crate) async fn reclaim(&self, living: &BTreeSet<String>) -> Result<(), pintle_container::Error> {
+        let mut records = self.records.lock().await;
+        let now = self.clock.now();
+        let all = self.runtime.list_containers(None).await?;
+        for dead in all.iter().filter(|container| !container.is_alive() && !living.contains(&container.pod.uid)) {
+            self.runtime.remove_container(&dead.id).await?;
+        }
+        let (present, left) = (self.runtime.list_images().await?, self.runtime.list_containers(None).await?);
+        records.take_note(&present, &left, now);
+        for (id, size) in records.least_recent(&present, &self.settings, now) {
+            tracing::info!(node = %self.node, image = %id, bytes = size, "removed to make room");
+            self.runtime.remove_image(&id).await?;
+        }
+        Ok(())
+    }
+
     /// Runs until dropped.
-    pub(crate) async fn run(self) {
-        let mut records = Records::default();
+    pub(crate) async fn run(&self) {
         let period = PERIOD.min(self.settings.image_period);
         // The first look at images only takes note of them: they get their age from it.
         let mut images_at = Instant::now();
@@ -80,14 +108,15 @@ impl Collector {
             if images {
                 images_at = Instant::now() + self.settings.image_period;
             }
-            if let Err(error) = self.look(&mut records, images).await {
+            if let Err(error) = self.look(images).await {
                 tracing::warn!(node = %self.node, %error, "nothing could be collected; trying again soon");
             }
             tokio::time::sleep(period).await;
         }
     }
 
-    async fn look(&self, records: &mut Records, images: bool) -> Result<(), pintle_container::Error> {
+    async fn look(&self, images: bool) -> Result<(), pintle_container::Error> {
+        let mut records = self.records.lock().await;
         let now = self.clock.now();
         let (all, sandboxes) = (self.runtime.list_containers(None).await?, self.runtime.list_sandboxes(None).await?);
         for id in containers::superfluous(&all, &self.settings, now) {
@@ -107,7 +136,7 @@ impl Collector {
         }
         let Some(store) = self.runtime.image_store().await? else { return Ok(()) };
         if let Some(disk) = disk(&store) {
-            self.make_room(records, &present, &disk, now).await?;
+            self.make_room(&records, &present, &disk, now).await?;
         }
         Ok(())
     }

@@ -16,5 +16,7 @@ pub(crate) mod rotate;
 pub(crate) mod script;
 mod tail;
 
+pub use rotate::LogRotation;
+
 #[cfg(test)]
 mod tests;

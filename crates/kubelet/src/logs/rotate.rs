@@ -15,22 +15,22 @@ use super::place;
 const LOOK: Duration = Duration::from_secs(10);
 
 /// How much is kept of a container's log.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rotation {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRotation {
     /// Above this size a log is moved away.
-    pub(crate) max_size: u64,
+    pub max_size: u64,
     /// So many files at most, the one that is written included.
-    pub(crate) max_files: usize,
+    pub max_files: usize,
 }
 
-impl Default for Rotation {
+impl Default for LogRotation {
     fn default() -> Self {
-        Rotation { max_size: 10 * 1024 * 1024, max_files: 5 }
+        LogRotation { max_size: 10 * 1024 * 1024, max_files: 5 }
     }
 }
 
 /// Keeps the logs of a node small. Runs until dropped.
-pub(crate) async fn keep(rotation: Rotation, logs: &Path, runtime: &dyn Runtime, clock: &Clock) {
+pub(crate) async fn keep(rotation: LogRotation, logs: &Path, runtime: &dyn Runtime, clock: &Clock) {
     loop {
         tokio::time::sleep(LOOK).await;
         let containers = match runtime.list_containers(None).await {
@@ -49,7 +49,7 @@ pub(crate) async fn keep(rotation: Rotation, logs: &Path, runtime: &dyn Runtime,
     }
 }
 
-impl Rotation {
+impl LogRotation {
     /// Moves a log away if it is too large, and makes the runtime open it anew.
     pub(crate) async fn apply(
         &self,

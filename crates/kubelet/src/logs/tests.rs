@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::line::{Line, Stream};
 use super::options::Options;
 use super::read::{Ended, read};
-use super::rotate::Rotation;
+use super::rotate::LogRotation;
 
 const THREE: &str = "\
 2026-01-02T03:04:05.1Z stdout F one
@@ -192,7 +192,7 @@ async fn whoever_stops_following_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_log_that_has_grown_is_moved_away_and_the_oldest_are_removed() {
     let (directory, log) = log();
-    let rotation = Rotation { max_size: 10, max_files: 3 };
+    let rotation = LogRotation { max_size: 10, max_files: 3 };
     let at = |second: i64| Timestamp::from_second(second).unwrap();
     let names = || {
         let entries = std::fs::read_dir(directory.path()).unwrap();
@@ -218,7 +218,7 @@ async fn a_log_that_has_grown_is_moved_away_and_the_oldest_are_removed() {
 async fn a_runtime_that_does_not_open_the_log_anew_loses_no_line() {
     let (_directory, log) = log();
     std::fs::write(&log, "long enough").unwrap();
-    let rotation = Rotation { max_size: 10, max_files: 3 };
+    let rotation = LogRotation { max_size: 10, max_files: 3 };
     let refuse = async { Err(pintle_container::Error::Unsupported("reopen logs")) };
     assert!(rotation.apply(&log, Timestamp::UNIX_EPOCH, refuse).await.is_err());
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "long enough");

@@ -99,6 +99,11 @@ pub(super) fn log_directory(path: &Path) -> Result<(), String> {
     made.map_err(|error| format!("the log directory {} cannot be made: {error}", path.display()))
 }
 
+pub(super) fn pod_directory_made(path: &Path) -> Result<(), String> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o750).create(path);
+    made.map_err(|error| format!("the Pod's directory {} cannot be made: {error}", path.display()))
+}
+
 /// Whatever user the container has, it may write there.
 fn make_message_file(path: &Path) -> io::Result<()> {
     make_parent(path)?;

@@ -15,6 +15,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, Service};
@@ -26,12 +27,14 @@ use pintle_runtime::{Context, Informer};
 
 pub(crate) use attachment::Attachment;
 
+use crate::cgroups::{Cgroups, Group};
 use crate::config::NodeConfig;
 use crate::credentials::providers::Providers;
 use crate::make::dns::{Cluster, Warning};
 use crate::make::env::EnvFiles;
 use crate::make::{Facts, container, dns, env, sandbox, services};
 use crate::plan::World;
+use crate::pressure::{MachineSenses, Senses};
 use crate::volumes::{self, MountFailure, Mounted, Sources, Volumes};
 
 /// How long a container waits for the Services to be known, right after the node agent has started.
@@ -54,12 +57,21 @@ pub(crate) struct Machine {
     pub(crate) providers: Option<Providers>,
     client: Client,
     clock: Clock,
+    cgroups: Arc<Cgroups>,
+    /// If some is reserved for others.
+    memory_for_pods: Option<u64>,
 }
 
 impl Machine {
     /// Where the logs of containers are.
     pub(crate) fn logs(&self) -> &Path {
         &self.logs
+    }
+
+    /// What can be felt of the machine.
+    pub(crate) fn senses(&self) -> Arc<dyn Senses> {
+        let (directory, logs) = (self.directory.clone(), self.logs.clone());
+        Arc::new(MachineSenses { directory, logs, cgroups: self.cgroups.clone() })
     }
 
     /// Nothing for a node without a directory.
@@ -72,12 +84,14 @@ impl Machine {
             address: config.address,
             cluster_dns: config.cluster_dns.clone(),
             cluster_domain: config.cluster_domain.clone(),
-            allocatable: config.capacity.clone(),
+            allocatable: config.allocatable(),
             volumes: Volumes::new(directory.clone()),
             services: context.informers.of::<Service>(),
             providers: config.credential_providers.clone().map(Providers::new),
             client: context.client.clone(),
             clock: context.clock.clone(),
+            cgroups: Arc::new(Cgroups::new(config.pod_max_pids)),
+            memory_for_pods: config.memory_for_pods(),
             directory,
         })
     }
@@ -124,6 +138,32 @@ impl Machine {
         let directory = PathBuf::from(&config.log_directory);
         blocking(move || keep::log_directory(&directory)).await??;
         Ok((config, warnings))
+    }
+
+    /// Shares processors out between classes of Pods.
+    pub(crate) async fn share_out(&self, pods: Vec<Arc<Pod>>) -> Result<(), String> {
+        let (cgroups, allocatable) = (self.cgroups.clone(), self.allocatable.clone());
+        blocking(move || cgroups.balance(&pods, &allocatable)).await
+    }
+
+    /// Keeps all Pods together from the memory that is reserved.
+    pub(crate) async fn reserve(&self) -> Result<(), String> {
+        let Some(memory) = self.memory_for_pods else { return Ok(()) };
+        let cgroups = self.cgroups.clone();
+        blocking(move || cgroups.reserve(memory)).await?.map_err(|error| error.to_string())
+    }
+
+    /// Holds the Pod as a whole to its bounds, before anything of it runs.
+    pub(crate) async fn bound(&self, facts: &Facts<'_>) -> Result<(), String> {
+        let Some(group) = Group::of(facts, &self.cgroups) else { return Ok(()) };
+        let (cgroups, directory) = (self.cgroups.clone(), volumes::pod_directory(&self.directory, facts.uid()));
+        blocking(move || {
+            // By its directory the Pod is known after a crash, and its group with it.
+            keep::pod_directory_made(&directory)?;
+            cgroups.ensure(&group);
+            Ok(())
+        })
+        .await?
     }
 
     /// What a run of a container is made from; its files are there when this is done. An error is for the Pod's owner.
@@ -200,6 +240,7 @@ impl Machine {
 
     /// Takes away what is left of a Pod of which nothing but its UID is known.
     pub(crate) async fn sweep(&self, uid: String) -> Result<(), String> {
+        self.cgroups.remove(&uid).await?;
         let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
         let done = blocking(move || {
             volumes.teardown(&uid)?;
@@ -214,8 +255,9 @@ impl Machine {
         done.await?.map_err(|error| format!("what a Pod left on the disk could not be removed: {error}"))
     }
 
-    /// Gives back what the volumes of a Pod took that has ended.
+    /// Gives back what a Pod took that has ended: its control group and its volumes.
     pub(crate) async fn release(&self, uid: String) -> Result<(), String> {
+        self.cgroups.remove(&uid).await?;
         let volumes = self.volumes.clone();
         let done = blocking(move || volumes.release(&uid));
         done.await?.map_err(|error| format!("the Pod's volumes could not be removed: {error}"))
@@ -223,6 +265,7 @@ impl Machine {
 
     /// Takes away all that a Pod had here, when nothing of it runs any more.
     pub(crate) async fn teardown(&self, pod: PodRef) -> Result<(), String> {
+        self.cgroups.remove(&pod.uid).await?;
         let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
         let done = blocking(move || {
             volumes.teardown(&pod.uid)?;

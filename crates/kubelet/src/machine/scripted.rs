@@ -15,6 +15,7 @@ use pintle_runtime::{Context, Informer, Shutdown};
 use serde_json::{Value, json};
 
 use super::Machine;
+use crate::cgroups::Cgroups;
 use crate::config::NodeConfig;
 use crate::volumes::Volumes;
 
@@ -102,6 +103,8 @@ pub(crate) fn machine(context: &Context, directory: &Path, services: Vec<Value>)
         services: informer,
         client: context.client.clone(),
         clock: context.clock.clone(),
+        cgroups: Arc::new(Cgroups::new(None)),
+        memory_for_pods: None,
         directory,
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod resources;
 pub(crate) mod sandbox;
 pub(crate) mod security;
 pub(crate) mod services;
+pub(crate) mod totals;
 
 use std::collections::BTreeMap;
 

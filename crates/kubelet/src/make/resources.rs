@@ -1,12 +1,12 @@
 //! Requests and limits as the kernel is told them, and the class of service that they make.
 
-use k8s_openapi::api::core::v1::{Container as Spec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, ResourceRequirements};
 use pintle_container::Resources;
 
-use super::{Facts, amount};
+use super::{Facts, amount, containers};
 
 /// Microseconds over which processor time is shared out.
-const PERIOD: i64 = 100_000;
+pub(crate) const PERIOD: i64 = 100_000;
 
 /// The kernel takes no smaller quota, and shares only between these two.
 const LEAST_QUOTA: i64 = 1_000;
@@ -29,17 +29,21 @@ pub(crate) enum Service {
 
 /// The class that the API server has noted, or else the one that the requests and limits make.
 pub(crate) fn service(facts: &Facts<'_>) -> Service {
-    let noted = facts.pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
+    service_of(facts.pod, facts.spec)
+}
+
+pub(crate) fn service_of(pod: &Pod, spec: &PodSpec) -> Service {
+    let noted = pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
     match noted {
         Some("Guaranteed") => return Service::Guaranteed,
         Some("Burstable") => return Service::Burstable,
         Some("BestEffort") => return Service::BestEffort,
         _ => {}
     }
-    if let Some(resources) = facts.spec.resources.as_ref().filter(|resources| is_set(resources)) {
+    if let Some(resources) = spec.resources.as_ref().filter(|resources| is_set(resources)) {
         return of_requirements(Some(resources));
     }
-    let mut classes = facts.containers().map(|container| of_requirements(container.resources.as_ref()));
+    let mut classes = containers(spec).map(|container| of_requirements(container.resources.as_ref()));
     let first = classes.next().unwrap_or(Service::BestEffort);
     if classes.all(|class| class == first) { first } else { Service::Burstable }
 }
@@ -67,12 +71,26 @@ fn of_requirements(resources: Option<&ResourceRequirements>) -> Service {
 
 /// Below which control group everything of the Pod runs, in the names of the `cgroupfs` driver.
 pub(crate) fn cgroup_parent(facts: &Facts<'_>) -> String {
-    let class = match service(facts) {
-        Service::Guaranteed => "",
-        Service::Burstable => "/burstable",
-        Service::BestEffort => "/besteffort",
-    };
-    format!("/kubepods{class}/pod{}", facts.uid())
+    format!("{}/pod{}", class_group(service(facts)), facts.uid())
+}
+
+/// Below which control group all Pods of a class are.
+pub(crate) fn class_group(class: Service) -> &'static str {
+    match class {
+        Service::Guaranteed => "/kubepods",
+        Service::Burstable => "/kubepods/burstable",
+        Service::BestEffort => "/kubepods/besteffort",
+    }
+}
+
+/// What stands for so many thousandths of a processor when processors are scarce.
+pub(crate) fn shares(milli: i64) -> i64 {
+    (milli.saturating_mul(1024) / 1000).clamp(LEAST_SHARES, MOST_SHARES)
+}
+
+/// Microseconds of each period that so many thousandths of a processor are.
+pub(crate) fn quota(milli: i64) -> i64 {
+    (milli.saturating_mul(PERIOD) / 1000).max(LEAST_QUOTA)
 }
 
 pub(crate) fn resources(facts: &Facts<'_>, container: &Spec) -> Resources {
@@ -85,12 +103,10 @@ pub(crate) fn resources(facts: &Facts<'_>, container: &Spec) -> Resources {
     };
     let cpu_limit = limit("cpu").map_or(0, |limit| limit.milli());
     let cpu_request = request("cpu").map_or(cpu_limit, |request| request.milli());
-    let shares = cpu_request.saturating_mul(1024) / 1000;
-    let quota = cpu_limit.saturating_mul(PERIOD) / 1000;
     Resources {
         cpu_period: PERIOD,
-        cpu_quota: if cpu_limit > 0 { quota.max(LEAST_QUOTA) } else { 0 },
-        cpu_shares: shares.clamp(LEAST_SHARES, MOST_SHARES),
+        cpu_quota: if cpu_limit > 0 { quota(cpu_limit) } else { 0 },
+        cpu_shares: shares(cpu_request),
         memory_limit: limit("memory").map_or(0, |limit| limit.units()),
         oom_score_adj: oom_score(facts, container),
         cpuset: String::new(),

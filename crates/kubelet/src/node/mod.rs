@@ -18,6 +18,7 @@ use pintle_runtime::{ApiError, Context, Error, Informer, Key, Recorder};
 use serde_json::json;
 
 use crate::config::NodeConfig;
+use crate::pressure::Pressure;
 use lease::Heartbeat;
 use object::Told;
 pub(crate) use object::reference;
@@ -34,10 +35,17 @@ pub(crate) struct Presence {
     recorder: Recorder,
     heartbeat: Heartbeat,
     reported_at: Option<Timestamp>,
+    pressure: Arc<Pressure>,
 }
 
 impl Presence {
-    pub(crate) fn new(context: &Context, config: NodeConfig, runtime: Arc<dyn Runtime>, recorder: Recorder) -> Self {
+    pub(crate) fn new(
+        context: &Context,
+        config: NodeConfig,
+        runtime: Arc<dyn Runtime>,
+        recorder: Recorder,
+        pressure: Arc<Pressure>,
+    ) -> Self {
         Presence {
             nodes: context.informers.of::<Node>(),
             heartbeat: Heartbeat::new(context, &config),
@@ -47,6 +55,7 @@ impl Presence {
             runtime,
             recorder,
             reported_at: None,
+            pressure,
         }
     }
 
@@ -73,7 +82,12 @@ impl Presence {
                 tracing::warn!(node = %self.config.name, %error, "the heartbeat failed; trying again");
             }
             let jitter = self.context.random.below((first / 25).max(1));
-            tokio::time::sleep(period + Duration::from_millis(jitter)).await;
+            tokio::select! {
+                biased;
+                // Nothing more should be sent to a node that lacks something.
+                () = self.pressure.changed() => {}
+                () = tokio::time::sleep(period + Duration::from_millis(jitter)) => {}
+            }
         }
     }
 
@@ -99,7 +113,7 @@ impl Presence {
                 Vec::new()
             }
         };
-        Told::new(health, images)
+        Told { pressure: self.pressure.conditions(), ..Told::new(health, images) }
     }
 
     /// Makes the Node, or takes over the one that is there.

@@ -1,6 +1,6 @@
 //! The Node object that a configuration makes, and what of it must be kept true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -12,6 +12,7 @@ use pintle_container::{Health, Image};
 use pintle_runtime::conditions;
 
 use crate::config::NodeConfig;
+use crate::pressure::Condition;
 
 /// Condition, status when all is well, reason, message.
 const CONDITIONS: [(&str, &str, &str, &str); 4] = [
@@ -19,6 +20,13 @@ const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+];
+
+/// What a node lacks, reason, message.
+const LACKS: [(Condition, &str, &str); 3] = [
+    (Condition::Memory, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    (Condition::Disk, "KubeletHasDiskPressure", "kubelet has disk pressure"),
+    (Condition::Pid, "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
 ];
 
 /// As many as upstream reports, the largest first.
@@ -50,6 +58,8 @@ pub(super) struct Told {
     /// Why Pods cannot run, if they cannot.
     pub(super) unready: Option<String>,
     pub(super) images: Vec<ContainerImage>,
+    /// What the node lacks.
+    pub(super) pressure: BTreeSet<Condition>,
 }
 
 impl Told {
@@ -62,7 +72,7 @@ impl Told {
             names: Some(if image.names.is_empty() { vec![image.name] } else { image.names }),
             size_bytes: i64::try_from(image.size).ok(),
         });
-        Told { unready: runtime.or(network), images: images.collect() }
+        Told { unready: runtime.or(network), images: images.collect(), pressure: BTreeSet::new() }
     }
 }
 
@@ -76,8 +86,10 @@ pub(super) fn status(
 ) -> NodeStatus {
     let mut present = old.conditions.clone().unwrap_or_default();
     for (kind, status, reason, message) in CONDITIONS {
-        let (status, reason, message) = match (&told.unready, kind) {
-            (Some(why), "Ready") => ("False", "KubeletNotReady", why.as_str()),
+        let lacks = LACKS.iter().find(|(lack, ..)| told.pressure.contains(lack) && lack.to_string() == kind);
+        let (status, reason, message) = match (&told.unready, kind, lacks) {
+            (Some(why), "Ready", _) => ("False", "KubeletNotReady", why.as_str()),
+            (_, _, Some((_, reason, message))) => ("True", *reason, *message),
             _ => (status, reason, message),
         };
         let condition = NodeCondition {
@@ -97,7 +109,7 @@ pub(super) fn status(
             address("Hostname", config.name.clone()),
         ]),
         capacity: Some(config.capacity.clone()),
-        allocatable: Some(config.capacity.clone()),
+        allocatable: Some(config.allocatable()),
         conditions: Some(present),
         images: Some(told.images.clone()).filter(|images| !images.is_empty()),
         daemon_endpoints: Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: PORT }) }),
@@ -218,6 +230,19 @@ mod tests {
         assert!(missing_labels(&config, &node).is_empty());
         node.metadata.labels.as_mut().unwrap().remove("kubernetes.io/os");
         assert_eq!(missing_labels(&config, &node), [("kubernetes.io/os".to_owned(), "linux".to_owned())].into());
+    }
+
+    #[test]
+    fn a_node_that_runs_out_of_disk_says_so_and_is_ready_all_the_same() {
+        let config = NodeConfig::simulated("n", 0);
+        let told = Told { pressure: [Condition::Disk].into(), ..Told::default() };
+        let status = status(&config, "simulated://1", &told, &NodeStatus::default(), at(0));
+        let conditions = status.conditions.unwrap();
+        let said: Vec<_> = conditions.iter().map(|one| (one.type_.as_str(), one.status.as_str())).collect();
+        let expected =
+            [("MemoryPressure", "False"), ("DiskPressure", "True"), ("PIDPressure", "False"), ("Ready", "True")];
+        assert_eq!(said, expected);
+        assert_eq!(conditions[1].reason.as_deref(), Some("KubeletHasDiskPressure"));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pintle_runtime::conditions;
 
-use super::Input;
 use super::slots::{Role, Slot};
+use super::{Evicted, Input};
 
 /// The conditions that the node agent owns. Others in the status are someone else's and stay.
 const OWN: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
@@ -56,6 +56,23 @@ pub(super) fn close(input: &Input<'_>, status: &mut PodStatus) {
     let none = Verdict { status: false, reason: None, message: None };
     let verdicts = [none, kept("Initialized"), Verdict::no(reason), Verdict::no(reason), Verdict::TRUE];
     status.conditions = Some(written(input, verdicts));
+}
+
+/// For those who count how often their Pods are disturbed.
+pub(super) fn tell_eviction(input: &Input<'_>, evicted: &Evicted, status: &mut PodStatus) {
+    if !evicted.disrupts {
+        return;
+    }
+    let condition = PodCondition {
+        type_: "DisruptionTarget".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("TerminationByKubelet".to_owned()),
+        message: Some(evicted.message.clone()),
+        observed_generation: input.pod.metadata.generation,
+        last_transition_time: Some(Time(input.now)),
+        last_probe_time: None,
+    };
+    conditions::set(status.conditions.get_or_insert_default(), condition);
 }
 
 fn written(input: &Input<'_>, verdicts: [Verdict; 5]) -> Vec<PodCondition> {

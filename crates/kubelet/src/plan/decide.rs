@@ -206,7 +206,11 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
 
 /// How long containers of this Pod may take to end.
 pub(super) fn grace_of(input: &Input<'_>) -> Duration {
-    let seconds = input.pod.metadata.deletion_grace_period_seconds.or(input.spec.termination_grace_period_seconds);
+    let deleted = input.pod.metadata.deletion_grace_period_seconds;
+    let seconds = deleted.or(input.spec.termination_grace_period_seconds);
+    let own = Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(30));
+    let grace =
+        input.evicted.map_or(own, |evicted| if deleted.is_some() { evicted.grace.min(own) } else { evicted.grace });
     // Even a Pod deleted with no grace gets a moment: the API server has already let its name go.
-    Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(30).max(1))
+    grace.max(Duration::from_secs(1))
 }

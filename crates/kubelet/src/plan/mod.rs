@@ -21,6 +21,7 @@ use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, PodStatus};
 use pintle_container::{Container, ContainerId, Sandbox, SandboxId, SandboxState};
 
 pub(crate) use backoff::{RestartBackoff, pull_wait};
+pub(crate) use phase::is_terminal;
 
 use crate::collect::Collection;
 use crate::probes::Verdicts;
@@ -49,6 +50,8 @@ pub(crate) struct Input<'a> {
     pub(crate) hooks: &'a BTreeMap<ContainerId, Hook>,
     /// The grace with which containers were asked to stop, while that goes on.
     pub(crate) asked: &'a BTreeMap<ContainerId, Duration>,
+    /// That the node wants back what it gave to the Pod.
+    pub(crate) evicted: Option<&'a Evicted>,
     /// How many dead runs a container keeps, and from which age on they go.
     pub(crate) dead: &'a Collection,
     pub(crate) host_address: IpAddr,
@@ -105,6 +108,15 @@ pub(crate) struct Refusal {
     pub(crate) until: Timestamp,
 }
 
+/// That a Pod must leave its node, and what its owner is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Evicted {
+    pub(crate) message: String,
+    pub(crate) grace: Duration,
+    /// Whether it goes for the sake of others, and not for what it did itself.
+    pub(crate) disrupts: bool,
+}
+
 /// One step towards what the spec says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -145,6 +157,7 @@ pub(crate) struct Plan {
 enum Ending {
     Deleted,
     Finished,
+    Evicted,
     DeadlineExceeded,
 }
 
@@ -182,6 +195,8 @@ fn ending(input: &Input<'_>) -> Option<Ending> {
         Some(Ending::Deleted)
     } else if phase::is_terminal(input.status.phase.as_deref()) {
         Some(Ending::Finished)
+    } else if input.evicted.is_some() {
+        Some(Ending::Evicted)
     } else if deadline(input).is_some_and(|deadline| deadline <= input.now) {
         Some(Ending::DeadlineExceeded)
     } else {

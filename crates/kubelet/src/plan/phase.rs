@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodSpec};
 
 use super::slots::{Role, should_restart};
 
-pub(super) fn is_terminal(phase: Option<&str>) -> bool {
+pub(crate) fn is_terminal(phase: Option<&str>) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 

@@ -21,6 +21,9 @@ pub(super) fn status(
     ending: Option<Ending>,
 ) -> PodStatus {
     let old = input.status;
+    if was_refused(input) {
+        return old.clone();
+    }
     let has_init = slots.iter().any(|slot| matches!(slot.role, Role::Init | Role::Sidecar));
     let statuses: Vec<ContainerStatus> =
         slots.iter().zip(decisions).map(|(slot, decision)| of_slot(input, slot, decision, has_init, ending)).collect();
@@ -40,6 +43,9 @@ pub(super) fn status(
         // What ended stays ended: its containers may be gone by now.
         Some(Ending::Finished) => old.phase.clone().unwrap_or_default(),
         Some(Ending::DeadlineExceeded) => "Failed".to_owned(),
+        // What it gives back is free only when nothing of it runs any more.
+        Some(Ending::Evicted) if input.world.nothing_runs() => "Failed".to_owned(),
+        Some(Ending::Evicted) => old.phase.clone().unwrap_or_else(|| "Pending".to_owned()),
         _ if phase::is_terminal(old.phase.as_deref()) => old.phase.clone().unwrap_or_default(),
         _ => phase::phase(input.spec, of_roles, ending.is_some(), initialized).to_owned(),
     });
@@ -55,7 +61,18 @@ pub(super) fn status(
     status.init_container_statuses = (!init.is_empty()).then(|| init.to_vec());
     status.container_statuses = Some(main.to_vec());
     status.conditions = Some(conditions::conditions(input, slots, &statuses, status.phase.as_deref()));
+    if let Some(evicted) = input.evicted.filter(|_| ending == Some(Ending::Evicted) && input.world.nothing_runs()) {
+        status.reason = Some("Evicted".to_owned());
+        status.message = Some(evicted.message.clone());
+        conditions::tell_eviction(input, evicted, &mut status);
+    }
     status
+}
+
+/// A Pod that the node did not take on has nothing to tell but that.
+fn was_refused(input: &Input<'_>) -> bool {
+    let old = input.status;
+    phase::is_terminal(old.phase.as_deref()) && old.container_statuses.is_none() && input.world.sandboxes.is_empty()
 }
 
 /// The last word on a Pod of which nothing is left: what was not seen to end is said to have ended.

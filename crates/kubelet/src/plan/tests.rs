@@ -19,6 +19,7 @@ struct Scene {
     backoffs: BTreeMap<String, RestartBackoff>,
     hooks: BTreeMap<ContainerId, Hook>,
     asked: BTreeMap<ContainerId, Duration>,
+    evicted: Option<Evicted>,
     now: i64,
 }
 
@@ -40,6 +41,7 @@ impl Scene {
             backoffs: BTreeMap::new(),
             hooks: BTreeMap::new(),
             asked: BTreeMap::new(),
+            evicted: None,
             now: 100,
         }
     }
@@ -95,6 +97,7 @@ impl Scene {
             hooks: &self.hooks,
             dead: &Collection::default(),
             asked: &self.asked,
+            evicted: self.evicted.as_ref(),
             host_address: [10, 0, 0, 1].into(),
             runtime_name: "simulated",
             now: at(self.now),
@@ -461,4 +464,37 @@ fn a_pod_that_does_not_end_is_looked_at_again() {
     assert_eq!((scene.plan().actions, scene.plan().wake_at), (vec![stop("web", 30)], Some(at(110))));
     scene.asked.insert(ContainerId("web-0".into()), Duration::from_secs(30));
     assert_eq!((scene.plan().actions, scene.plan().wake_at), (Vec::new(), Some(at(110))));
+}
+
+#[test]
+fn an_evicted_pod_fails_when_nothing_of_it_runs_any_more_and_says_why() {
+    let spec = json!({"terminationGracePeriodSeconds": 30, "containers": [{"name": "c", "image": "i"}]});
+    let evicted = Evicted { message: "low on memory".into(), grace: Duration::from_secs(5), disrupts: true };
+    let running = State::Running { started_at: at(1) };
+    let mut scene =
+        Scene::new(spec).status(json!({"phase": "Running"})).sandbox(SandboxState::Ready).run("c", 0, running);
+    scene.evicted = Some(evicted);
+    let plan = scene.plan();
+    let [Action::Stop { grace, .. }] = plan.actions.as_slice() else { panic!("{:?}", plan.actions) };
+    assert_eq!((*grace, plan.status.phase.as_deref()), (Duration::from_secs(5), Some("Running")));
+    assert_eq!(plan.status.reason, None, "what it holds is not free yet");
+
+    let (reason, message) = ("Error".to_owned(), String::new());
+    let ended = State::Exited { started_at: Some(at(1)), finished_at: at(99), exit_code: 137, reason, message };
+    scene.world.containers[0].state = ended;
+    let plan = scene.plan();
+    let status = &plan.status;
+    assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("Evicted")));
+    assert_eq!(status.message.as_deref(), Some("low on memory"));
+    let disrupted = status.conditions.iter().flatten().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
+    assert_eq!(disrupted.reason.as_deref(), Some("TerminationByKubelet"));
+    assert_eq!(plan.actions, [Action::StopSandbox(SandboxId("s0".into()))]);
+}
+
+#[test]
+fn a_pod_that_the_node_refused_tells_nothing_but_that() {
+    let refused = json!({"phase": "Failed", "reason": "Evicted", "message": "Pod was rejected: no room"});
+    let scene = Scene::new(json!({"containers": [{"name": "c", "image": "i"}]})).status(refused);
+    let plan = scene.plan();
+    assert_eq!((Some(&plan.status), plan.actions.len(), plan.gone), (scene.pod.status.as_ref(), 0, true));
 }

@@ -4,6 +4,7 @@
 
 mod act;
 mod clean;
+mod evict;
 mod hooks;
 mod image;
 mod mirror;
@@ -15,6 +16,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -26,10 +28,12 @@ use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Inform
 
 use crate::collect::Collection;
 use crate::machine::{Attachment, Machine};
-use crate::plan::{Pull, RestartBackoff, World};
+use crate::plan::{Evicted, Pull, RestartBackoff, World};
+use crate::pressure::Pressure;
 use crate::probes::Probes;
 use crate::serve::usage::Meter;
 use crate::statics::{Reader, Statics};
+pub(crate) use evict::Tenancy;
 use hooks::Hooks;
 use probe::Answer;
 use write::Written;
@@ -49,6 +53,8 @@ pub(crate) struct Home {
     pub(crate) meter: Meter,
     /// How many dead runs a container keeps, and from which age on they go.
     pub(crate) dead: Collection,
+    /// What the node lacks.
+    pub(crate) pressure: Arc<Pressure>,
     /// Nothing for a node that is not there.
     pub(crate) machine: Option<Machine>,
 }
@@ -62,6 +68,10 @@ pub(crate) struct Seat {
     pulls: Mutex<Pulls>,
     answers: Mutex<Vec<Answer>>,
     hooks: Mutex<Hooks>,
+    // Written by the one who watches what the node lacks.
+    evicted: Mutex<Option<Evicted>>,
+    /// Nothing of the Pod runs, nothing will, and its volumes are gone.
+    finished: AtomicBool,
 }
 
 /// Every life of every name, by UID: a Pod's successor may come before it is cleaned away.
@@ -77,6 +87,8 @@ struct Memory {
     /// The status as this agent last wrote it, until the cache has caught up.
     written: Option<Written>,
     deleted: bool,
+    /// The node has taken the Pod on.
+    admitted: bool,
 }
 
 #[derive(Default)]
@@ -94,6 +106,8 @@ impl Seat {
             pulls: Mutex::default(),
             answers: Mutex::default(),
             hooks: Mutex::default(),
+            evicted: Mutex::default(),
+            finished: AtomicBool::new(false),
         }
     }
 

@@ -40,7 +40,12 @@ impl Pods {
         if self.mounted(pod, spec, seat, memory, world).await.is_none() {
             return Ok(Prepared::Held);
         }
-        match machine.sandbox(&machine.facts(pod, spec, world), attempt).await {
+        let facts = machine.facts(pod, spec, world);
+        let made = match machine.bound(&facts).await {
+            Ok(()) => machine.sandbox(&facts, attempt).await,
+            Err(message) => Err(message),
+        };
+        match made {
             Ok((config, warnings)) => {
                 for (reason, message) in warnings {
                     seat.home.recorder.warning(pod, reason, message);

@@ -36,6 +36,7 @@ impl Scene {
             recorder: context.recorder("kubelet"),
             meter: Default::default(),
             machine: Some(machine(&context, directory.path(), Vec::new())),
+            pressure: Default::default(),
             dead: crate::Collection::default(),
         };
         let seat = Seat::new(Arc::new(home), "7f0c");

@@ -1,6 +1,7 @@
 //! One look at a Pod: observe, probe, plan, act, until there is nothing left to do; then write the status.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
@@ -37,6 +38,10 @@ impl Pods {
         let Some(spec) = pod.spec.as_ref() else { return Ok(None) };
         let mut memory = seat.memory.lock().await;
         let status = super::write::latest(pod, &mut memory);
+        if self.refuse(pod, seat, &status, &mut memory).await? {
+            return Ok(None);
+        }
+        let evicted = seat.evicted();
         memory.attachment.begin();
         let beside = ephemeral::containers(spec);
         let mut rounds = 0;
@@ -61,6 +66,7 @@ impl Pods {
                 refusals: &memory.attachment.refusals,
                 backoffs: &memory.backoffs,
                 asked: &asked,
+                evicted: evicted.as_ref(),
                 hooks: &hooks,
                 dead: &seat.home.dead,
                 host_address: seat.home.address,
@@ -80,6 +86,7 @@ impl Pods {
         self.write_status(pod, &status, &plan.status, &mut memory).await?;
         if plan.gone {
             release(seat, &mut memory).await?;
+            seat.finished.store(true, Ordering::Release);
         }
         if plan.gone && pod.metadata.deletion_timestamp.is_some() && !memory.deleted {
             teardown(key, seat).await?;

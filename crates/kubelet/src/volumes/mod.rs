@@ -18,6 +18,7 @@ mod empty_dir;
 mod ensure;
 mod files;
 mod host_path;
+mod measure;
 mod mounts;
 mod nested;
 mod projected;
@@ -34,6 +35,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::Volume;
 
 pub(crate) use ensure::{Group, Volumes, remove};
+pub(crate) use measure::measure;
 pub(crate) use sources::Sources;
 pub(crate) use subpath::read_file;
 pub(crate) use tokens::Tokens;

@@ -131,7 +131,7 @@ fn identity(directory: &OwnedFd) -> io::Result<(u64, u64)> {
 }
 
 /// Refuses symlinks, and mounts of any kind.
-fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve)

@@ -1,32 +1,11 @@
 //! What the node removes by itself: images from a full disk, and dead containers.
 
-use std::process::Command;
-
 use serde_json::json;
 
+use crate::disk::Small;
 use crate::harness::eventually;
 use crate::harness::program::Place;
 use crate::node::{Real, can_run};
-
-/// A file system of its own, so small that it fills; gone with the test.
-struct Small(String);
-
-impl Small {
-    fn mount(path: &std::path::Path, megabytes: usize) -> Small {
-        std::fs::create_dir(path).expect("a directory");
-        let path = path.display().to_string();
-        let size = format!("size={megabytes}M");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs", &path]).status();
-        assert!(mounted.is_ok_and(|status| status.success()), "a tmpfs can be mounted");
-        Small(path)
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").args(["-l", &self.0]).status();
-    }
-}
 
 #[tokio::test]
 async fn a_full_disk_loses_the_least_recently_used_images_and_keeps_those_in_use() {

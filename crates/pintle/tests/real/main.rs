@@ -5,14 +5,17 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod disk;
 mod node;
 
 mod collection;
 mod files;
+mod greed;
 mod health;
 mod kills;
 mod lifecycle;
 mod limits;
+mod pressure;
 mod registry;
 mod statics;
 mod streams;

@@ -53,7 +53,10 @@ impl Real {
         let data = place.path("data").display().to_string();
         let subnet = format!("10.{}.0.0/24", 150 + SUBNET.fetch_add(1, Ordering::Relaxed) % 100);
         let own = ["--data-dir", &data, "--pod-cidr", &subnet];
-        let flags: Vec<String> = own.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
+        // Whether the disk of the machine is nearly full must not decide what other tests see.
+        let eviction = ["--eviction-hard", "memory.available<50Mi"];
+        let eviction = if flags.contains(&eviction[0]) { &[][..] } else { &eviction[..] };
+        let flags: Vec<String> = own.iter().chain(eviction).chain(flags).map(|flag| (*flag).to_owned()).collect();
         let mut real = Real { kubectl: place.kubectl(), program: None, place, flags };
         real.up().await;
         real.import("localhost/busybox:1", 0);
