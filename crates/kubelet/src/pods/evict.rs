@@ -12,6 +12,7 @@ use super::observe::observe;
 use super::{BY_NODE, Memory, Pods, Seat};
 use crate::plan::{Evicted, is_terminal};
 use crate::pressure::{self, Tenants};
+use crate::statics::mirror::uid_at_runtime;
 
 impl Seat {
     pub(super) fn evicted(&self) -> Option<Evicted> {
@@ -69,7 +70,7 @@ impl Tenants for Tenancy {
     }
 
     fn living(&self) -> BTreeSet<String> {
-        self.unfinished().filter_map(|pod| pod.metadata.uid.clone()).collect()
+        self.unfinished().map(|pod| uid_at_runtime(&pod).to_owned()).collect()
     }
 
     fn evict(&self, pod: &Pod, evicted: Evicted) {
