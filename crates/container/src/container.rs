@@ -36,6 +36,8 @@ pub struct ContainerConfig {
     pub annotations: BTreeMap<String, String>,
     pub mounts: Vec<Mount>,
     pub devices: Vec<Device>,
+    /// Devices by the names that the runtime finds in its CDI files, as in `vendor.com/class=name`.
+    pub cdi_devices: Vec<String>,
     /// Below the log directory of its sandbox.
     pub log_path: String,
     /// Its input is kept open for whoever attaches; with `stdin_once` it ends with the first who did.

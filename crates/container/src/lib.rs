@@ -12,6 +12,7 @@
 //! - [`security`]: what a container may do and use, and what it shares with the node
 //! - [`streams`]: what runs between a container and someone who is connected to it
 //! - [`stats`]: what containers and images use
+//! - [`grpc`]: calls over Unix sockets, and answers to them
 //! - [`spdy`]: a client for the streaming servers of CRI runtimes
 //! - [`error`]: what can go wrong
 //! - [`cri`]: the back end of containerd and CRI-O
@@ -27,6 +28,7 @@ pub mod security;
 pub mod stats;
 pub mod streams;
 
+pub mod grpc;
 pub mod spdy;
 
 pub mod error;

@@ -50,6 +50,8 @@ pub struct NodeConfig {
     pub directory: Option<PathBuf>,
     /// Where the logs of containers go; `logs/pods` below the directory if nobody says.
     pub logs: Option<PathBuf>,
+    /// Where device plugins register and have their sockets; without it there are none.
+    pub device_plugins: Option<PathBuf>,
     /// The addresses at which Pods look names up first; the machine's own if there are none.
     pub cluster_dns: Vec<IpAddr>,
     pub cluster_domain: String,
@@ -96,6 +98,7 @@ impl NodeConfig {
             lease: LEASE,
             directory: None,
             logs: None,
+            device_plugins: None,
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             collection: Collection::default(),

@@ -85,7 +85,8 @@ impl Fleet {
         });
         let (eviction, rotation) = (config.eviction.clone(), config.log_rotation);
         let files = config.static_pods.clone().map(|from| Reader::new(&name, from));
-        let presence = Presence::new(&self.context, config, runtime, recorder, pressure);
+        let devices = home.machine.as_ref().and_then(Machine::devices).cloned();
+        let presence = Presence::new(&self.context, config, runtime, recorder, pressure, devices.clone());
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
         let clock = self.context.clock.clone();
         let member = tokio::spawn(async move {
@@ -104,12 +105,18 @@ impl Fleet {
                         }
                     }
                 };
+                let offer = async {
+                    if let Some(devices) = devices {
+                        tokio::join!(devices.run(), pods.follow_devices(&home, &devices));
+                    }
+                };
                 let guard = guard(&pods, &home, &clock, eviction);
                 tokio::join!(
                     presence.keep(),
                     pods.follow(&home),
                     pods.sweep(&home),
                     read,
+                    offer,
                     guard,
                     keep(&home, &clock, rotation)
                 );

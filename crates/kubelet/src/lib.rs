@@ -15,6 +15,7 @@
 //! - [`collect`]: images, containers and sandboxes that go when there are too many
 //! - `credentials`: what registries are told, from pull secrets and plugins
 //! - `cgroups`: the control group that holds a Pod as a whole to its bounds
+//! - [`devices`]: device plugins, and which devices a container gets
 //! - `ephemeral`: containers that were put beside the others to look at them
 //! - [`pressure`]: what a node does that runs out of memory, disk or processes
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
@@ -28,6 +29,7 @@ pub mod serve;
 mod cgroups;
 pub mod collect;
 mod credentials;
+pub mod devices;
 mod ephemeral;
 mod handlers;
 mod logs;

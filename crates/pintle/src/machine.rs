@@ -49,6 +49,9 @@ pub(crate) struct MachineFlags {
     /// Where these programs are.
     #[arg(long, value_name = "DIR", requires = "image_credential_provider_config")]
     image_credential_provider_bin_dir: Option<PathBuf>,
+    /// Where device plugins register and have their sockets.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet/device-plugins")]
+    device_plugin_path: PathBuf,
     #[command(flatten)]
     collection: CollectionFlags,
     #[command(flatten)]
@@ -187,10 +190,12 @@ impl Nodes {
                 (Some(private), cri)
             }
         };
+        let plugins = &flags.device_plugin_path;
         let config = NodeConfig {
             collection: flags.collection.settings(),
             static_pods: flags.static_pods(),
             credential_providers: flags.credential_providers()?,
+            device_plugins: Some(std::path::absolute(plugins).unwrap_or_else(|_| plugins.clone())),
             ..told_of_itself(&directory)
         };
         let config = flags.bounds.apply(config)?;

@@ -70,7 +70,7 @@ struct Known {
 impl Cri {
     /// Connects to the runtime behind this socket.
     pub async fn connect(socket: &Path) -> Result<Self, Error> {
-        let caller = Caller::new(socket);
+        let caller = channel::to(socket);
         let request = cri::VersionRequest { version: "v1".to_owned() };
         let told: cri::VersionResponse = caller
             .call("/runtime.v1.RuntimeService/Version", request, Duration::from_secs(10))

@@ -122,6 +122,7 @@ pub(super) fn container(config: &ContainerConfig, sandbox: &SandboxConfig) -> cr
             resources: Some(resources(&config.resources)),
             security_context: Some(security(config, &sandbox.namespaces)),
         }),
+        cdi_devices: config.cdi_devices.iter().map(|name| cri::CdiDevice { name: name.clone() }).collect(),
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) use attachment::Attachment;
 use crate::cgroups::{Cgroups, Group};
 use crate::config::NodeConfig;
 use crate::credentials::providers::Providers;
+use crate::devices::Devices;
 use crate::make::dns::{Cluster, Warning};
 use crate::make::env::EnvFiles;
 use crate::make::{Facts, container, dns, env, sandbox, services};
@@ -52,6 +53,7 @@ pub(crate) struct Machine {
     cluster_domain: String,
     allocatable: BTreeMap<String, Quantity>,
     volumes: Volumes,
+    devices: Option<Arc<Devices>>,
     services: Informer<Service>,
     /// Programs that know what registries want to be told.
     pub(crate) providers: Option<Providers>,
@@ -86,6 +88,9 @@ impl Machine {
             cluster_domain: config.cluster_domain.clone(),
             allocatable: config.allocatable(),
             volumes: Volumes::new(directory.clone()),
+            devices: config.device_plugins.clone().map(|plugins| {
+                Arc::new(Devices::new(plugins, directory.join("devices.checkpoint"), context.clock.clone()))
+            }),
             services: context.informers.of::<Service>(),
             providers: config.credential_providers.clone().map(Providers::new),
             client: context.client.clone(),
@@ -94,6 +99,11 @@ impl Machine {
             memory_for_pods: config.memory_for_pods(),
             directory,
         })
+    }
+
+    /// Nothing if the node takes no device plugins.
+    pub(crate) fn devices(&self) -> Option<&Arc<Devices>> {
+        self.devices.as_ref()
     }
 
     pub(crate) fn facts<'a>(&'a self, pod: &'a Pod, spec: &'a PodSpec, world: &World) -> Facts<'a> {
@@ -191,7 +201,11 @@ impl Machine {
         });
         let mounts = mounts.await??;
         let profiles = self.directory.join("seccomp");
-        container::container(facts, spec, attempt, image, environment, mounts, &profiles)
+        let mut config = container::container(facts, spec, attempt, image, environment, mounts, &profiles)?;
+        if let Some(devices) = &self.devices {
+            devices.give(facts.uid(), facts.spec, spec, &mut config).await?;
+        }
+        Ok(config)
     }
 
     async fn env_files(&self, spec: &Spec, mounted: &Mounted) -> Result<EnvFiles, String> {
@@ -228,19 +242,24 @@ impl Machine {
         termination::tell(facts.spec, &pod_directory, &logs, &mut world.containers);
     }
 
-    /// The Pods of which there is something on the disk, by UID.
+    /// The Pods of which there is something on the disk, or that have devices, by UID.
     pub(crate) async fn found(&self) -> Vec<String> {
         let volumes = self.volumes.clone();
         let found = blocking(move || volumes.found_all()).await;
-        found.unwrap_or_else(|message| {
+        let mut found = found.unwrap_or_else(|message| {
             tracing::warn!(%message, "what Pods left on the disk cannot be told");
             Vec::new()
-        })
+        });
+        found.extend(self.devices.iter().flat_map(|devices| devices.pods()));
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// Takes away what is left of a Pod of which nothing but its UID is known.
     pub(crate) async fn sweep(&self, uid: String) -> Result<(), String> {
         self.cgroups.remove(&uid).await?;
+        self.release_devices(&uid).await;
         let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
         let done = blocking(move || {
             volumes.teardown(&uid)?;
@@ -255,6 +274,13 @@ impl Machine {
         done.await?.map_err(|error| format!("what a Pod left on the disk could not be removed: {error}"))
     }
 
+    /// Nothing of the Pod runs any more: others may have its devices.
+    pub(crate) async fn release_devices(&self, uid: &str) {
+        if let Some(devices) = &self.devices {
+            devices.release(uid).await;
+        }
+    }
+
     /// Gives back what a Pod took that has ended: its control group and its volumes.
     pub(crate) async fn release(&self, uid: String) -> Result<(), String> {
         self.cgroups.remove(&uid).await?;
@@ -266,6 +292,7 @@ impl Machine {
     /// Takes away all that a Pod had here, when nothing of it runs any more.
     pub(crate) async fn teardown(&self, pod: PodRef) -> Result<(), String> {
         self.cgroups.remove(&pod.uid).await?;
+        self.release_devices(&pod.uid).await;
         let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
         let done = blocking(move || {
             volumes.teardown(&pod.uid)?;

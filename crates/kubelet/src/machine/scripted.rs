@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::Machine;
 use crate::cgroups::Cgroups;
 use crate::config::NodeConfig;
+use crate::devices::Devices;
 use crate::volumes::Volumes;
 
 /// Objects by their path. Clones are the same server.
@@ -85,6 +86,11 @@ impl Server {
     }
 }
 
+/// The same machine with these devices.
+pub(crate) fn with_devices(machine: Machine, devices: Arc<Devices>) -> Machine {
+    Machine { devices: Some(devices), ..machine }
+}
+
 /// A machine that keeps everything below `directory`.
 pub(crate) fn machine(context: &Context, directory: &Path, services: Vec<Value>) -> Machine {
     let informer = Informer::<Service>::detached();
@@ -100,6 +106,7 @@ pub(crate) fn machine(context: &Context, directory: &Path, services: Vec<Value>)
         cluster_domain: config.cluster_domain,
         allocatable: config.capacity,
         volumes: Volumes::new(directory.clone()),
+        devices: None,
         services: informer,
         client: context.client.clone(),
         clock: context.clock.clone(),

@@ -142,6 +142,7 @@ pub(crate) fn container(
         annotations: annotations(facts, container, attempt),
         mounts,
         devices: Vec::new(),
+        cdi_devices: Vec::new(),
         log_path: log_path(&container.name, attempt),
         stdin: container.stdin == Some(true),
         stdin_once: container.stdin_once == Some(true),
@@ -156,6 +157,8 @@ pub(crate) fn container(
 /// The Pod's own, and what a node agent that lost everything else needs to bring the container to its end.
 fn annotations(facts: &Facts<'_>, container: &Spec, attempt: u32) -> std::collections::BTreeMap<String, String> {
     let mut annotations = facts.pod.metadata.annotations.clone().unwrap_or_default();
+    // By these the runtime would add any device of the node, which is for device plugins to say and not for Pods.
+    annotations.retain(|name, _| !name.starts_with("cdi.k8s.io/"));
     let mut note = |name: &str, value: String| annotations.insert(format!("io.kubernetes.{name}"), value);
     note("container.restartCount", attempt.to_string());
     note("container.terminationMessagePath", container.termination_message_path.clone().unwrap_or_default());

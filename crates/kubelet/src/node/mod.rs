@@ -6,6 +6,7 @@
 mod lease;
 mod object;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,13 +16,18 @@ use kube::Resource;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use pintle_container::Runtime;
 use pintle_runtime::{ApiError, Context, Error, Informer, Key, Recorder};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::config::NodeConfig;
+use crate::devices::{Amounts, Devices};
 use crate::pressure::Pressure;
 use lease::Heartbeat;
 use object::Told;
 pub(crate) use object::reference;
+
+/// Changes of devices that come together are written together.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// The Node's heartbeat is at least this young.
 const REPORT: SignedDuration = SignedDuration::from_mins(5);
@@ -33,6 +39,7 @@ pub(crate) struct Presence {
     runtime_version: String,
     nodes: Informer<Node>,
     recorder: Recorder,
+    devices: Option<Arc<Devices>>,
     heartbeat: Heartbeat,
     reported_at: Option<Timestamp>,
     pressure: Arc<Pressure>,
@@ -45,6 +52,7 @@ impl Presence {
         runtime: Arc<dyn Runtime>,
         recorder: Recorder,
         pressure: Arc<Pressure>,
+        devices: Option<Arc<Devices>>,
     ) -> Self {
         Presence {
             nodes: context.informers.of::<Node>(),
@@ -54,6 +62,7 @@ impl Presence {
             runtime_version: runtime.version().to_string(),
             runtime,
             recorder,
+            devices,
             reported_at: None,
             pressure,
         }
@@ -67,6 +76,7 @@ impl Presence {
             "Starting",
             "Starting kubelet.".to_owned(),
         );
+        let mut changes = self.devices.as_ref().map(|devices| devices.changes());
         let mut failures = 0;
         while let Err(error) = self.beat().await {
             tracing::warn!(node = %self.config.name, %error, "the node cannot register yet");
@@ -76,17 +86,19 @@ impl Presence {
         // Nodes that started together must not beat together.
         let period = self.config.lease / 4;
         let first = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
-        tokio::time::sleep(Duration::from_millis(self.context.random.below(first))).await;
+        let wait = Duration::from_millis(self.context.random.below(first));
+        wait_for_change(&mut changes, wait).await;
         loop {
             if let Err(error) = self.beat().await {
                 tracing::warn!(node = %self.config.name, %error, "the heartbeat failed; trying again");
             }
             let jitter = self.context.random.below((first / 25).max(1));
+            let waited = wait_for_change(&mut changes, period + Duration::from_millis(jitter));
             tokio::select! {
                 biased;
                 // Nothing more should be sent to a node that lacks something.
                 () = self.pressure.changed() => {}
-                () = tokio::time::sleep(period + Duration::from_millis(jitter)) => {}
+                () = waited => {}
             }
         }
     }
@@ -113,7 +125,11 @@ impl Presence {
                 Vec::new()
             }
         };
-        Told { pressure: self.pressure.conditions(), ..Told::new(health, images) }
+        let devices = match &self.devices {
+            Some(devices) => devices.amounts().await,
+            None => Amounts::default(),
+        };
+        Told { pressure: self.pressure.conditions(), devices, ..Told::new(health, images) }
     }
 
     /// Makes the Node, or takes over the one that is there.
@@ -142,6 +158,9 @@ impl Presence {
             nodes.patch(&self.config.name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
         }
         let old = node.status.clone().unwrap_or_default();
+        if let Some(devices) = &self.devices {
+            devices.hear(old.capacity.iter().flat_map(BTreeMap::keys));
+        }
         let told = self.ask().await;
         let status = object::status(&self.config, &self.runtime_version, &told, &old, now);
         // The cache may be behind what this agent wrote.
@@ -150,7 +169,8 @@ impl Presence {
         if !is_due && !object::differs(&old, &status) {
             return Ok(());
         }
-        let patch = json!({"metadata": {"uid": node.metadata.uid}, "status": status});
+        let mut patch = json!({"metadata": {"uid": node.metadata.uid}, "status": status});
+        own_amounts(&mut patch["status"], &self.config, &told.devices);
         match nodes.patch_status(&self.config.name, &PatchParams::default(), &Patch::Strategic(patch)).await {
             Ok(_) => {
                 self.reported_at = Some(now);
@@ -163,7 +183,46 @@ impl Presence {
     }
 }
 
+/// Leaves in a patch only the amounts that this agent knows of: others' may have changed since it looked.
+fn own_amounts(status: &mut Value, config: &NodeConfig, devices: &Amounts) {
+    for list in ["capacity", "allocatable"] {
+        let Some(amounts) = status.get_mut(list).and_then(Value::as_object_mut) else { continue };
+        amounts.retain(|name, _| config.capacity.contains_key(name) || devices.capacity.contains_key(name));
+        // What a patch does not name would stay.
+        amounts.extend(devices.gone.iter().map(|name| (name.clone(), Value::Null)));
+    }
+}
+
+/// Until devices have changed, but no longer than this.
+async fn wait_for_change(changes: &mut Option<watch::Receiver<u64>>, longest: Duration) {
+    let Some(changes) = changes else { return tokio::time::sleep(longest).await };
+    if let Ok(Ok(())) = tokio::time::timeout(longest, changes.changed()).await {
+        tokio::time::sleep(GATHER).await;
+        changes.mark_unchanged();
+    }
+}
+
 fn heartbeat_of(status: &NodeStatus) -> Option<Timestamp> {
     let beats = status.conditions.iter().flatten().filter_map(|condition| condition.last_heartbeat_time.as_ref());
     beats.map(|time| time.0).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_that_is_gone_is_taken_off_the_node_and_those_of_others_are_left_alone() {
+        let config = NodeConfig::simulated("n", 0);
+        let devices = Amounts {
+            capacity: [("example.com/lamp".to_owned(), 2)].into(),
+            allocatable: [("example.com/lamp".to_owned(), 1)].into(),
+            gone: ["example.com/fan".to_owned()].into(),
+        };
+        let amounts = json!({"cpu": "32", "example.com/lamp": "2", "example.com/by-hand": "1"});
+        let mut status = json!({"capacity": amounts, "phase": "x"});
+        own_amounts(&mut status, &config, &devices);
+        let left = json!({"cpu": "32", "example.com/lamp": "2", "example.com/fan": null});
+        assert_eq!(status, json!({"capacity": left, "phase": "x"}));
+    }
 }

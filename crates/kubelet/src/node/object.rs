@@ -7,11 +7,13 @@ use k8s_openapi::api::core::v1::{
     ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
     NodeSystemInfo, ObjectReference,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use pintle_container::{Health, Image};
 use pintle_runtime::conditions;
 
 use crate::config::NodeConfig;
+use crate::devices::Amounts;
 use crate::pressure::Condition;
 
 /// Condition, status when all is well, reason, message.
@@ -60,6 +62,8 @@ pub(super) struct Told {
     pub(super) images: Vec<ContainerImage>,
     /// What the node lacks.
     pub(super) pressure: BTreeSet<Condition>,
+    /// What device plugins offer.
+    pub(super) devices: Amounts,
 }
 
 impl Told {
@@ -72,7 +76,12 @@ impl Told {
             names: Some(if image.names.is_empty() { vec![image.name] } else { image.names }),
             size_bytes: i64::try_from(image.size).ok(),
         });
-        Told { unready: runtime.or(network), images: images.collect(), pressure: BTreeSet::new() }
+        Told {
+            unready: runtime.or(network),
+            images: images.collect(),
+            pressure: BTreeSet::new(),
+            devices: Amounts::default(),
+        }
     }
 }
 
@@ -108,8 +117,13 @@ pub(super) fn status(
             address("InternalIP", config.address.to_string()),
             address("Hostname", config.name.clone()),
         ]),
-        capacity: Some(config.capacity.clone()),
-        allocatable: Some(config.allocatable()),
+        capacity: Some(amounts(&config.capacity, &told.devices, &told.devices.capacity, old.capacity.as_ref())),
+        allocatable: Some(amounts(
+            &config.allocatable(),
+            &told.devices,
+            &told.devices.allocatable,
+            old.allocatable.as_ref(),
+        )),
         conditions: Some(present),
         images: Some(told.images.clone()).filter(|images| !images.is_empty()),
         daemon_endpoints: Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: PORT }) }),
@@ -127,6 +141,20 @@ pub(super) fn status(
         }),
         ..old.clone()
     }
+}
+
+/// The node's own, what plugins offer, and what others have put there.
+fn amounts(
+    own: &BTreeMap<String, Quantity>,
+    devices: &Amounts,
+    offered: &BTreeMap<String, usize>,
+    old: Option<&BTreeMap<String, Quantity>>,
+) -> BTreeMap<String, Quantity> {
+    let mut amounts = old.cloned().unwrap_or_default();
+    amounts.retain(|name, _| !devices.gone.contains(name));
+    amounts.extend(own.clone());
+    amounts.extend(offered.iter().map(|(name, count)| (name.clone(), Quantity(count.to_string()))));
+    amounts
 }
 
 /// Whether two statuses say different things, heartbeats apart.
@@ -243,6 +271,28 @@ mod tests {
             [("MemoryPressure", "False"), ("DiskPressure", "True"), ("PIDPressure", "False"), ("Ready", "True")];
         assert_eq!(said, expected);
         assert_eq!(conditions[1].reason.as_deref(), Some("KubeletHasDiskPressure"));
+    }
+
+    #[test]
+    fn what_plugins_offer_is_on_the_node_beside_what_others_put_there() {
+        let config = NodeConfig::simulated("n", 0);
+        let by_hand = [("example.com/dongle".to_owned(), Quantity("4".into()))];
+        let old = NodeStatus { capacity: Some(by_hand.into()), ..NodeStatus::default() };
+        let lamps = |count| [("example.com/lamp".to_owned(), count)].into();
+        let devices = Amounts { capacity: lamps(2), allocatable: lamps(1), ..Amounts::default() };
+        let told = Told { devices, ..Told::default() };
+        let with = status(&config, "simulated://1", &told, &old, at(0));
+        let amount = |amounts: &Option<BTreeMap<String, Quantity>>, name: &str| {
+            amounts.as_ref().and_then(|amounts| amounts.get(name)).map(|amount| amount.0.clone())
+        };
+        assert_eq!(amount(&with.capacity, "example.com/lamp").as_deref(), Some("2"));
+        assert_eq!(amount(&with.allocatable, "example.com/lamp").as_deref(), Some("1"));
+        assert_eq!(amount(&with.capacity, "cpu").as_deref(), Some("32"));
+        assert_eq!(amount(&with.capacity, "example.com/dongle").as_deref(), Some("4"));
+        let gone = Amounts { gone: ["example.com/lamp".to_owned()].into(), ..Amounts::default() };
+        let without = status(&config, "simulated://1", &Told { devices: gone, ..Told::default() }, &with, at(1));
+        assert_eq!(amount(&without.capacity, "example.com/lamp"), None);
+        assert!(differs(&with, &without));
     }
 
     #[test]

@@ -60,6 +60,10 @@ pub(super) fn status(
     status.ephemeral_container_statuses = (!ephemeral.is_empty()).then(|| ephemeral.to_vec());
     status.init_container_statuses = (!init.is_empty()).then(|| init.to_vec());
     status.container_statuses = Some(main.to_vec());
+    if ending == Some(Ending::Finished) && old.container_statuses.is_none() && input.world.containers.is_empty() {
+        // It was refused before any of them came into being.
+        (status.init_container_statuses, status.container_statuses) = (None, None);
+    }
     status.conditions = Some(conditions::conditions(input, slots, &statuses, status.phase.as_deref()));
     if let Some(evicted) = input.evicted.filter(|_| ending == Some(Ending::Evicted) && input.world.nothing_runs()) {
         status.reason = Some("Evicted".to_owned());

@@ -1,60 +1,20 @@
-//! Pods that a node which lacks something does not take on, and those that it sends away.
+//! Pods that a node which lacks something sends away.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use pintle_runtime::{Error, Key};
+use k8s_openapi::api::core::v1::Pod;
+use pintle_runtime::Key;
 
-use super::observe::observe;
-use super::{BY_NODE, Memory, Pods, Seat};
+use super::{BY_NODE, Pods, Seat};
 use crate::plan::{Evicted, is_terminal};
-use crate::pressure::{self, Tenants};
+use crate::pressure::Tenants;
 use crate::statics::mirror::uid_at_runtime;
 
 impl Seat {
     pub(super) fn evicted(&self) -> Option<Evicted> {
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Pods {
-    /// Says no to a Pod of which nothing runs yet, if the node cannot take it on. The answer is given once in its life here.
-    pub(super) async fn refuse(
-        &self,
-        pod: &Pod,
-        seat: &Seat,
-        status: &PodStatus,
-        memory: &mut Memory,
-    ) -> Result<bool, Error> {
-        let ends = pod.metadata.deletion_timestamp.is_some() || is_terminal(status.phase.as_deref());
-        if memory.admitted || ends {
-            return Ok(false);
-        }
-        let conditions = seat.home.pressure.conditions();
-        let refusal = pressure::refusal(pod, &conditions);
-        // After a restart of this agent the Pod may run already.
-        let Some(message) = refusal.filter(|_| status.start_time.is_none()) else {
-            memory.admitted = true;
-            return Ok(false);
-        };
-        if !observe(seat).await?.sandboxes.is_empty() {
-            memory.admitted = true;
-            return Ok(false);
-        }
-        seat.home.recorder.warning(pod, "Evicted", message.clone());
-        let refused = PodStatus {
-            phase: Some("Failed".to_owned()),
-            reason: Some("Evicted".to_owned()),
-            message: Some(format!("Pod was rejected: {message}")),
-            start_time: Some(Time(self.now())),
-            observed_generation: pod.metadata.generation,
-            ..status.clone()
-        };
-        self.write_status(pod, status, &refused, memory).await?;
-        Ok(true)
     }
 }
 

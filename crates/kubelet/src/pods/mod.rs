@@ -3,6 +3,7 @@
 //! One informer and one queue serve all nodes. A Pod costs a task only while something is done for it.
 
 mod act;
+mod admit;
 mod clean;
 mod evict;
 mod hooks;
@@ -87,7 +88,7 @@ struct Memory {
     /// The status as this agent last wrote it, until the cache has caught up.
     written: Option<Written>,
     deleted: bool,
-    /// The node has taken the Pod on.
+    /// The node has taken the Pod on, with the devices that it asks for; or it was found running.
     admitted: bool,
 }
 

@@ -9,6 +9,7 @@ use kube::api::{Api, DeleteParams, Preconditions};
 use pintle_container::ContainerId;
 use pintle_runtime::{ApiError, Error, Key};
 
+use super::admit::{Admission, release_devices, tell_devices};
 use super::observe::observe;
 use super::prepare::{release, teardown};
 use super::{Memory, Pods, Seat};
@@ -37,15 +38,17 @@ impl Pods {
     pub(super) async fn sync(&self, key: &Key, pod: &Pod, seat: &Seat) -> Result<Option<Duration>, Error> {
         let Some(spec) = pod.spec.as_ref() else { return Ok(None) };
         let mut memory = seat.memory.lock().await;
-        let status = super::write::latest(pod, &mut memory);
-        if self.refuse(pod, seat, &status, &mut memory).await? {
-            return Ok(None);
-        }
+        let before = super::write::latest(pod, &mut memory);
+        let status = match self.admit(pod, spec, seat, &mut memory, &before).await? {
+            Admission::Granted => before.clone(),
+            Admission::Refused(status) => *status,
+            Admission::Later(wait) => return Ok(Some(wait)),
+        };
         let evicted = seat.evicted();
         memory.attachment.begin();
         let beside = ephemeral::containers(spec);
         let mut rounds = 0;
-        let (plan, now) = loop {
+        let (mut plan, now) = loop {
             let now = self.context.clock.now();
             let mut world = observe(seat).await?;
             self.attend(pod, spec, seat, &mut memory, &mut world).await;
@@ -83,7 +86,12 @@ impl Pods {
                 break (plan, now);
             }
         };
-        self.write_status(pod, &status, &plan.status, &mut memory).await?;
+        tell_devices(seat, &before, &mut plan.status);
+        if plan.gone {
+            // Before its end is told: then others are sent here that need its devices.
+            release_devices(seat).await;
+        }
+        self.write_status(pod, &before, &plan.status, &mut memory).await?;
         if plan.gone {
             release(seat, &mut memory).await?;
             seat.finished.store(true, Ordering::Release);

@@ -9,6 +9,7 @@ mod disk;
 mod node;
 
 mod collection;
+mod devices;
 mod files;
 mod greed;
 mod health;

@@ -52,7 +52,8 @@ impl Real {
     pub async fn start_in(place: Place, flags: &[&str]) -> Real {
         let data = place.path("data").display().to_string();
         let subnet = format!("10.{}.0.0/24", 150 + SUBNET.fetch_add(1, Ordering::Relaxed) % 100);
-        let own = ["--data-dir", &data, "--pod-cidr", &subnet];
+        let plugins = place.path("plugins").display().to_string();
+        let own = ["--data-dir", &data, "--pod-cidr", &subnet, "--device-plugin-path", &plugins];
         // Whether the disk of the machine is nearly full must not decide what other tests see.
         let eviction = ["--eviction-hard", "memory.available<50Mi"];
         let eviction = if flags.contains(&eviction[0]) { &[][..] } else { &eviction[..] };

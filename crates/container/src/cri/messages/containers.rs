@@ -97,6 +97,12 @@ pub(in crate::cri) struct Device {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct CdiDevice {
+    #[prost(string, tag = "1")]
+    pub(in crate::cri) name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(in crate::cri) struct ContainerConfig {
     #[prost(message, optional, tag = "1")]
     pub(in crate::cri) metadata: Option<ContainerMetadata>,
@@ -128,6 +134,8 @@ pub(in crate::cri) struct ContainerConfig {
     pub(in crate::cri) tty: bool,
     #[prost(message, optional, tag = "15")]
     pub(in crate::cri) linux: Option<LinuxContainerConfig>,
+    #[prost(message, repeated, tag = "17")]
+    pub(in crate::cri) cdi_devices: Vec<CdiDevice>,
 }
 
 #[derive(Clone, PartialEq, Message)]
