@@ -76,6 +76,7 @@ impl Fleet {
         let home = Arc::new(Home {
             name: name.clone(),
             address: config.address,
+            allocatable: config.allocatable(),
             runtime: runtime.clone(),
             recorder: recorder.clone(),
             meter: Meter::default(),

@@ -41,6 +41,7 @@ mod plan;
 mod pods;
 pub mod pressure;
 mod probes;
+mod resize;
 mod statics;
 mod volumes;
 

@@ -44,7 +44,7 @@ impl HostPort {
 
 impl PodInfo {
     pub fn new(pod: Arc<Pod>) -> Self {
-        let (requests, weighed) = pod.spec.as_ref().map(requests).unwrap_or_default();
+        let (requests, weighed) = requests(&pod);
         let terms = terms(&pod);
         PodInfo {
             key: Key::of(pod.as_ref()),

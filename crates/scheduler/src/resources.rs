@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use pintle_meta::quantity::Quantity;
 
@@ -65,15 +65,45 @@ impl Resources {
 }
 
 /// What a Pod asks for, and what it is taken to use when nodes are compared.
-pub fn requests(spec: &PodSpec) -> (Resources, Resources) {
-    (total(spec, |resources, _| resources), total(spec, stated))
+pub fn requests(pod: &Pod) -> (Resources, Resources) {
+    let Some(spec) = &pod.spec else { return <(Resources, Resources)>::default() };
+    let status = pod.status.as_ref();
+    (total(spec, status, |resources, _| resources), total(spec, status, stated))
+}
+
+/// What a container asks for, and what it was given and is held to if that is more: its node may be about to change it.
+fn of_container(container: &Container, status: Option<&PodStatus>) -> Resources {
+    let asked = Resources::of(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
+    let all = status.into_iter().flat_map(|status| [&status.init_container_statuses, &status.container_statuses]);
+    let said: Option<&ContainerStatus> = all.flatten().flatten().find(|said| said.name == container.name);
+    let Some(given) = said.and_then(|said| said.allocated_resources.as_ref()) else { return asked };
+    let mut most = Resources::of(Some(given));
+    let held = said.and_then(|said| said.resources.as_ref()).and_then(|resources| resources.requests.as_ref());
+    most.at_least(&Resources::of(held));
+    match status.is_some_and(is_refused) {
+        true => Resources { milli_cpu: most.milli_cpu, memory: most.memory, ..asked },
+        false => {
+            most.at_least(&asked);
+            most
+        }
+    }
+}
+
+/// Whether the node will never give the Pod what it asks for now.
+fn is_refused(status: &PodStatus) -> bool {
+    let mut all = status.conditions.iter().flatten();
+    all.any(|one| one.type_ == "PodResizePending" && one.reason.as_deref() == Some("Infeasible"))
 }
 
 /// Init containers run one after the other, beside the sidecars started before them; then everything else together.
-fn total(spec: &PodSpec, adjust: impl Fn(Resources, Option<&BTreeMap<String, ApiQuantity>>) -> Resources) -> Resources {
+fn total(
+    spec: &PodSpec,
+    status: Option<&PodStatus>,
+    adjust: impl Fn(Resources, Option<&BTreeMap<String, ApiQuantity>>) -> Resources,
+) -> Resources {
     let of = |container: &Container| {
         let list = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-        adjust(Resources::of(list), list)
+        adjust(of_container(container, status), list)
     };
     let (mut together, mut sidecars, mut most) = (Resources::default(), Resources::default(), Resources::default());
     spec.containers.iter().for_each(|container| together.add(&of(container)));
@@ -140,16 +170,32 @@ mod tests {
             (json!({"containers": [container("1", None)], "resources": {"requests": {"cpu": "4"}}}), 4000),
         ];
         for (spec, milli_cpu) in cases {
-            let parsed: PodSpec = serde_json::from_value(spec.clone()).unwrap();
-            assert_eq!(requests(&parsed).0.milli_cpu, milli_cpu, "{spec}");
+            let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            assert_eq!(requests(&pod).0.milli_cpu, milli_cpu, "{spec}");
         }
     }
 
     #[test]
     fn a_container_that_states_nothing_still_weighs_something() {
-        let spec: PodSpec = serde_json::from_value(json!({"containers": [{"name": "c"}]})).unwrap();
-        let (asked, taken) = requests(&spec);
+        let pod = json!({"metadata": {}, "spec": {"containers": [{"name": "c"}]}});
+        let (asked, taken) = requests(&serde_json::from_value(pod).unwrap());
         assert_eq!((asked.milli_cpu, asked.memory), (0, 0));
         assert_eq!((taken.milli_cpu, taken.memory), (100, 200 << 20));
+    }
+
+    #[test]
+    fn a_pod_that_is_resized_counts_with_the_most_that_it_may_have_meanwhile() {
+        let of = |asks: &str, given: &str, reason: &str| {
+            let status = json!({
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "allocatedResources": {"cpu": given}}]});
+            let spec = json!({"containers": [container(asks, None)]});
+            let pod = serde_json::from_value(json!({"metadata": {}, "spec": spec, "status": status})).unwrap();
+            requests(&pod).0.milli_cpu
+        };
+        assert_eq!(of("2", "1", "Deferred"), 2000);
+        assert_eq!(of("1", "2", "Deferred"), 2000);
+        assert_eq!(of("900", "1", "Infeasible"), 1000);
     }
 }

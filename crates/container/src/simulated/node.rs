@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::image::{Image, PullRequest};
 use crate::runtime::{Execution, ProbeKind, Runtime, Version};
 use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId};
+use crate::security::Resources;
 
 /// A machine that is not there.
 #[derive(Debug)]
@@ -141,6 +142,11 @@ impl Runtime for Node {
             container if container.is_running() => Ok(Execution::default()),
             _ => Err(Error::WrongState { id: id.0.clone(), state: "not running", wanted: "running" }),
         }
+    }
+
+    /// Nothing is used, so nothing has to be held to bounds.
+    async fn update_resources(&self, id: &ContainerId, _: &Resources) -> Result<(), Error> {
+        self.container_status(id).await.map(|_| ())
     }
 
     async fn probe(&self, id: &ContainerId, kind: ProbeKind) -> Option<Result<(), String>> {

@@ -74,6 +74,18 @@ impl Cgroups {
         }
     }
 
+    /// Takes away the bounds of a Pod's processors and memory; those of its containers stay.
+    pub(crate) fn loosen(&self, group: &Group) {
+        let (trees, files) = match self.is_version_2() {
+            true => (["", ""], [("cpu.max", "max"), ("memory.max", "max")]),
+            false => (["cpu", "memory"], [("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1")]),
+        };
+        for (tree, (file, value)) in trees.into_iter().zip(files) {
+            // Where it cannot be written there were no bounds.
+            let _ = write(&below(&self.root.join(tree), &group.path), file, value);
+        }
+    }
+
     /// Removes the group of a Pod of which nothing runs any more.
     pub(crate) async fn remove(self: &Arc<Self>, uid: &str) -> Result<(), String> {
         let mut last = String::new();

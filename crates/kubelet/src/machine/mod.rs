@@ -176,6 +176,13 @@ impl Machine {
         .await?
     }
 
+    /// Lets a Pod's containers have any bounds for a moment, until its own are set anew.
+    pub(crate) async fn unbound(&self, facts: &Facts<'_>) {
+        let Some(group) = Group::of(facts, &self.cgroups) else { return };
+        let cgroups = self.cgroups.clone();
+        let _ = blocking(move || cgroups.loosen(&group)).await;
+    }
+
     /// What a run of a container is made from; its files are there when this is done. An error is for the Pod's owner.
     pub(crate) async fn container(
         &self,

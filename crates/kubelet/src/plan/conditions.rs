@@ -4,11 +4,15 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pintle_runtime::conditions;
 
+use super::decide::is_resizing;
 use super::slots::{Role, Slot};
 use super::{Evicted, Input};
 
 /// The conditions that the node agent owns. Others in the status are someone else's and stay.
 const OWN: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
+/// The conditions that are there only while the Pod is given other amounts.
+const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 struct Verdict {
     status: bool,
@@ -29,6 +33,7 @@ pub(super) fn conditions(
     slots: &[Slot<'_>],
     statuses: &[ContainerStatus],
     phase: Option<&str>,
+    goes_on: bool,
 ) -> Vec<PodCondition> {
     let with_sandbox = match input.world.ready_sandbox() {
         Some(_) => Verdict::TRUE,
@@ -41,7 +46,23 @@ pub(super) fn conditions(
         containers_ready(slots, statuses, phase),
         Verdict::TRUE,
     ];
-    written(input, verdicts)
+    let resize = if goes_on { resize(input, slots) } else { [None, None] };
+    written(input, verdicts, resize)
+}
+
+/// Whether the node has no room for what the Pod asks for, and whether its containers are not yet held to what it was given.
+fn resize(input: &Input<'_>, slots: &[Slot<'_>]) -> [Option<Verdict>; 2] {
+    let pending = input.resizing.pending.as_ref().map(|pending| Verdict {
+        status: true,
+        reason: Some(pending.reason),
+        message: Some(pending.message.clone()),
+    });
+    let failed = input.resizing.failure.as_ref().map(|failure| Verdict {
+        status: true,
+        reason: Some("Error"),
+        message: Some(failure.message.clone()),
+    });
+    [pending, failed.or_else(|| is_resizing(input, slots).then_some(Verdict::TRUE))]
 }
 
 /// The conditions of a Pod of which nothing is left.
@@ -55,7 +76,7 @@ pub(super) fn close(input: &Input<'_>, status: &mut PodStatus) {
     };
     let none = Verdict { status: false, reason: None, message: None };
     let verdicts = [none, kept("Initialized"), Verdict::no(reason), Verdict::no(reason), Verdict::TRUE];
-    status.conditions = Some(written(input, verdicts));
+    status.conditions = Some(written(input, verdicts, [None, None]));
 }
 
 /// For those who count how often their Pods are disturbed.
@@ -75,10 +96,12 @@ pub(super) fn tell_eviction(input: &Input<'_>, evicted: &Evicted, status: &mut P
     conditions::set(status.conditions.get_or_insert_default(), condition);
 }
 
-fn written(input: &Input<'_>, verdicts: [Verdict; 5]) -> Vec<PodCondition> {
+fn written(input: &Input<'_>, verdicts: [Verdict; 5], resize: [Option<Verdict>; 2]) -> Vec<PodCondition> {
     let old = input.status.conditions.as_deref().unwrap_or_default();
-    let foreign = old.iter().filter(|condition| !OWN.contains(&condition.type_.as_str())).cloned();
-    let own = OWN.into_iter().zip(verdicts).map(|(kind, verdict)| {
+    let is_own = |kind: &str| OWN.contains(&kind) || RESIZE.contains(&kind);
+    let foreign = old.iter().filter(|condition| !is_own(&condition.type_)).cloned();
+    let resize = RESIZE.into_iter().zip(resize).filter_map(|(kind, verdict)| Some((kind, verdict?)));
+    let own = OWN.into_iter().zip(verdicts).chain(resize).map(|(kind, verdict)| {
         let status = if verdict.status { "True" } else { "False" };
         let before = conditions::find(old, kind).filter(|condition| condition.status == status);
         PodCondition {

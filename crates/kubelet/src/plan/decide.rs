@@ -9,6 +9,7 @@ use super::backoff::{RestartBackoff, after, written};
 use super::slots::{Role, Slot};
 use super::{Action, Hook, Input, Pull};
 use crate::probes::Verdicts;
+use crate::resize::Held;
 
 /// How long a failed pull is shown as such before it is shown as waiting.
 const FRESH_FAILURE: Duration = Duration::from_secs(1);
@@ -18,6 +19,8 @@ pub(super) enum Decision {
     /// It is as it should be, or it is not its turn.
     Leave,
     Start,
+    /// It runs, and is to be held to other amounts.
+    Resize,
     /// Not now; this is what its status says.
     Wait {
         reason: &'static str,
@@ -101,7 +104,7 @@ fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
                     grace: seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs),
                 }
             }
-            _ => Decision::Leave,
+            _ => resized(input, slot, run),
         },
         // An init container runs again in a new sandbox, however it ended in the old one.
         _ if slot.role == Role::Init && slot.latest_in(sandbox).is_none() => start(input, slot),
@@ -110,6 +113,28 @@ fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
             _ => start(input, slot),
         },
     }
+}
+
+fn resized(input: &Input<'_>, slot: &Slot<'_>, run: &Container) -> Decision {
+    let held_off = input.resizing.failure.as_ref().is_some_and(|failure| input.now < failure.until);
+    if held_off || slot.role == Role::Ephemeral || !run.is_running() || is_stopping(input, run) {
+        return Decision::Leave;
+    }
+    match input.resizing.compare(&run.id, slot.spec, slot.old) {
+        Held::Right => Decision::Leave,
+        Held::Wrong { restart: true } => {
+            Decision::Stop { message: format!("Container {} resize requires restart", slot.spec.name), grace: None }
+        }
+        Held::Unknown | Held::Wrong { restart: false } => Decision::Resize,
+    }
+}
+
+/// Whether a container that runs is not held to what it was given.
+pub(super) fn is_resizing(input: &Input<'_>, slots: &[Slot<'_>]) -> bool {
+    slots.iter().filter(|slot| slot.role != Role::Ephemeral).any(|slot| {
+        let run = slot.latest().filter(|run| run.is_alive());
+        run.is_some_and(|run| matches!(input.resizing.compare(&run.id, slot.spec, slot.old), Held::Wrong { .. }))
+    })
 }
 
 fn failed_probe(verdicts: &dyn Verdicts, slot: &Slot<'_>, run: &Container) -> Option<ProbeKind> {
@@ -169,9 +194,14 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
         return vec![Action::RunSandbox { attempt }];
     }
     let default_grace = grace_of(input);
+    let mut resized = Vec::new();
     for (slot, decision) in slots.iter().zip(decisions) {
         match decision {
             Decision::Leave | Decision::Wait { .. } => {}
+            Decision::Resize => {
+                let run = slot.latest().map(|run| (run.id.clone(), slot.spec.name.clone()));
+                resized.extend(run);
+            }
             Decision::Start => {
                 let ended_at = slot.latest().and_then(|run| run.finished_at());
                 let old = slot.backoff(input.backoffs);
@@ -201,6 +231,7 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
         let gone = dead[..superseded].iter().filter(|run| Some(&run.id) != latest);
         actions.extend(gone.map(|run| Action::Remove(run.id.clone())));
     }
+    actions.extend((!resized.is_empty()).then_some(Action::Resize(resized)));
     actions
 }
 

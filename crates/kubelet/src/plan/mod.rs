@@ -20,11 +20,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, PodStatus};
 use pintle_container::{Container, ContainerId, Sandbox, SandboxId, SandboxState};
 
-pub(crate) use backoff::{RestartBackoff, pull_wait};
+pub(crate) use backoff::{RestartBackoff, after, pull_wait};
 pub(crate) use phase::is_terminal;
 
 use crate::collect::Collection;
 use crate::probes::Verdicts;
+use crate::resize::Resizing;
 use decide::Decision;
 use slots::Role;
 
@@ -50,6 +51,8 @@ pub(crate) struct Input<'a> {
     pub(crate) hooks: &'a BTreeMap<ContainerId, Hook>,
     /// The grace with which containers were asked to stop, while that goes on.
     pub(crate) asked: &'a BTreeMap<ContainerId, Duration>,
+    /// The amounts that its containers are held to.
+    pub(crate) resizing: &'a Resizing,
     /// That the node wants back what it gave to the Pod.
     pub(crate) evicted: Option<&'a Evicted>,
     /// How many dead runs a container keeps, and from which age on they go.
@@ -136,6 +139,8 @@ pub(crate) enum Action {
         grace: Duration,
         message: String,
     },
+    /// Hold these runs to what their containers were given.
+    Resize(Vec<(ContainerId, String)>),
     Remove(ContainerId),
     StopSandbox(SandboxId),
 }
@@ -148,6 +153,8 @@ pub(crate) struct Plan {
     /// Containers that wait before they are started again.
     pub(crate) backing_off: Vec<String>,
     pub(crate) wake_at: Option<Timestamp>,
+    /// A container is not held to what the Pod was given.
+    pub(crate) resizing: bool,
     /// Nothing of it runs and nothing will: a Pod that is being deleted may go.
     pub(crate) gone: bool,
 }
@@ -178,7 +185,8 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         let backing_off = backing_off.map(|(slot, _)| slot.spec.name.clone()).collect();
         let wake_at = decisions.iter().filter_map(Decision::until).chain(deadline(input)).min();
         let actions = decide::actions(input, &slots, &decisions);
-        return Plan { actions, status, backing_off, wake_at, gone: false };
+        let resizing = decide::is_resizing(input, &slots);
+        return Plan { actions, status, backing_off, wake_at, resizing, gone: false };
     }
     let actions = teardown::actions(input, &slots);
     let gone = input.world.nothing_runs() && input.world.ready_sandbox().is_none();
@@ -187,7 +195,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     }
     // A stop that the runtime gave up is asked for again.
     let wake_at = (!gone).then(|| backoff::after(input.now, STOP_AGAIN));
-    Plan { actions, status, backing_off: Vec::new(), wake_at, gone }
+    Plan { actions, status, backing_off: Vec::new(), wake_at, resizing: false, gone }
 }
 
 fn ending(input: &Input<'_>) -> Option<Ending> {

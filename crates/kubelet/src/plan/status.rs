@@ -64,7 +64,8 @@ pub(super) fn status(
         // It was refused before any of them came into being.
         (status.init_container_statuses, status.container_statuses) = (None, None);
     }
-    status.conditions = Some(conditions::conditions(input, slots, &statuses, status.phase.as_deref()));
+    status.conditions =
+        Some(conditions::conditions(input, slots, &statuses, status.phase.as_deref(), ending.is_none()));
     if let Some(evicted) = input.evicted.filter(|_| ending == Some(Ending::Evicted) && input.world.nothing_runs()) {
         status.reason = Some("Evicted".to_owned());
         status.message = Some(evicted.message.clone());
@@ -122,6 +123,7 @@ fn of_slot(
         same.and_then(|old| old.last_state.clone()).or_else(|| lost_end(slot))
     };
     let last_state = before.map_or_else(remembered, |run| Some(ended_state(input, run)));
+    let held = input.resizing.held_by(&run.id, slot.old).filter(|_| run.is_running());
     let ended = matches!(run.state, State::Exited { .. } | State::Unknown);
     let (state, last_state) = match (&run.state, decision) {
         (_, Decision::Wait { reason, message, .. }) if ended => {
@@ -148,7 +150,7 @@ fn of_slot(
         started: Some(started),
         state: Some(state),
         last_state: Some(last_state.unwrap_or_default()),
-        resources: slot.spec.resources.clone(),
+        resources: held.or(slot.spec.resources.as_ref()).cloned(),
         allocated_resources: slot.spec.resources.as_ref().and_then(|resources| resources.requests.clone()),
         ..ContainerStatus::default()
     }

@@ -86,6 +86,7 @@ impl Pods {
                 say("Normal", "Started", "Container started".to_owned());
                 self.after_start(key, pod, spec, seat, Started { container, id: &id, world });
                 remember(memory, container, *backoff);
+                memory.resizing.note_held(&id, container);
                 Ok(true)
             }
             Action::Stop { id, container, grace, message } => {
@@ -101,9 +102,14 @@ impl Pods {
                 }
                 Ok(true)
             }
+            Action::Resize(runs) => {
+                self.resize(pod, spec, seat, memory, world, runs).await;
+                Ok(true)
+            }
             Action::Remove(id) => {
                 runtime.remove_container(id).await.map_err(failed)?;
                 memory.asked.remove(id);
+                memory.resizing.forget(id);
                 Ok(false)
             }
             Action::StopSandbox(id) => {

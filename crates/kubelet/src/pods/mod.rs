@@ -12,6 +12,7 @@ mod mirror;
 mod observe;
 mod prepare;
 mod probe;
+mod resize;
 mod sync;
 mod write;
 
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use pintle_container::{ContainerId, Runtime};
 use pintle_meta::Clock;
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
@@ -32,6 +34,7 @@ use crate::machine::{Attachment, Machine};
 use crate::plan::{Evicted, Pull, RestartBackoff, World};
 use crate::pressure::Pressure;
 use crate::probes::Probes;
+use crate::resize::Resizing;
 use crate::serve::usage::Meter;
 use crate::statics::{Reader, Statics};
 pub(crate) use evict::Tenancy;
@@ -49,6 +52,8 @@ pub(crate) const BY_NODE: &str = "node";
 pub(crate) struct Home {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
+    /// What the node has for Pods.
+    pub(crate) allocatable: BTreeMap<String, Quantity>,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) recorder: Recorder,
     pub(crate) meter: Meter,
@@ -85,6 +90,7 @@ struct Memory {
     backoffs: BTreeMap<String, RestartBackoff>,
     asked: BTreeMap<ContainerId, Duration>,
     attachment: Attachment,
+    resizing: Resizing,
     /// The status as this agent last wrote it, until the cache has caught up.
     written: Option<Written>,
     deleted: bool,

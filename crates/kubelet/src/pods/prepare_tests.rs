@@ -32,6 +32,7 @@ impl Scene {
         let home = Home {
             name: "m".into(),
             address: [192, 0, 2, 7].into(),
+            allocatable: Default::default(),
             runtime: Simulated::new(context.clock.clone()).node("m", 1),
             recorder: context.recorder("kubelet"),
             meter: Default::default(),

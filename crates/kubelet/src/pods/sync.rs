@@ -44,6 +44,8 @@ impl Pods {
             Admission::Refused(status) => *status,
             Admission::Later(wait) => return Ok(Some(wait)),
         };
+        let pod = &*self.size(pod, spec, seat, &mut memory, &status);
+        let Some(spec) = pod.spec.as_ref() else { return Ok(None) };
         let evicted = seat.evicted();
         memory.attachment.begin();
         let beside = ephemeral::containers(spec);
@@ -70,6 +72,7 @@ impl Pods {
                 backoffs: &memory.backoffs,
                 asked: &asked,
                 evicted: evicted.as_ref(),
+                resizing: &memory.resizing,
                 hooks: &hooks,
                 dead: &seat.home.dead,
                 host_address: seat.home.address,
@@ -86,6 +89,7 @@ impl Pods {
                 break (plan, now);
             }
         };
+        self.say_resized(pod, seat, &mut memory, plan.resizing);
         tell_devices(seat, &before, &mut plan.status);
         if plan.gone {
             // Before its end is told: then others are sent here that need its devices.
@@ -104,7 +108,8 @@ impl Pods {
             }
             memory.deleted = true;
         }
-        let later = memory.probes.next_at().into_iter().chain(memory.attachment.next_at(now)).filter(|_| !plan.gone);
+        let later = memory.probes.next_at().into_iter().chain(memory.attachment.next_at(now));
+        let later = later.chain(memory.resizing.next_at(now)).filter(|_| !plan.gone);
         let wake_at = plan.wake_at.into_iter().chain(later).min();
         Ok(wake_at
             .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default().max(Duration::from_millis(1))))

@@ -79,11 +79,15 @@ fn difference(old: &PodStatus, new: &PodStatus) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Only those that differ, so that what others write beside them is not undone.
+/// Only those that differ or went, so that what others write beside them is not undone.
 fn changed_conditions(old: Option<&Value>, new: &Value) -> Vec<Value> {
     let items = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
     let old = items(old);
-    let changed = items(Some(new)).into_iter().filter(|condition| !old.contains(condition));
+    let new = items(Some(new));
+    let kinds: Vec<&Value> = new.iter().map(|condition| &condition["type"]).collect();
+    let gone = old.iter().map(|condition| &condition["type"]).filter(|kind| !kinds.contains(kind));
+    let gone: Vec<Value> = gone.map(|kind| json!({"$patch": "delete", "type": kind})).collect();
+    let changed = new.iter().filter(|condition| !old.contains(condition)).cloned();
     let changed = changed.map(|mut condition| {
         if let Some(fields) = condition.as_object_mut() {
             for field in ["reason", "message"] {
@@ -92,7 +96,7 @@ fn changed_conditions(old: Option<&Value>, new: &Value) -> Vec<Value> {
         }
         condition
     });
-    changed.collect()
+    changed.chain(gone).collect()
 }
 
 /// As JSON, in which times are what the API server keeps of them.
@@ -126,7 +130,11 @@ mod tests {
             host_ip: Some("10.0.0.1".into()),
             reason: Some("Odd".into()),
             pod_ips: Some(vec![PodIP { ip: "10.1.1.1".into() }]),
-            conditions: Some(vec![condition("Ready", "False", Some("No")), condition("Gate", "True", None)]),
+            conditions: Some(vec![
+                condition("Ready", "False", Some("No")),
+                condition("Gate", "True", None),
+                condition("Gone", "True", None),
+            ]),
             ..PodStatus::default()
         };
         let new = PodStatus {
@@ -141,7 +149,9 @@ mod tests {
             "phase": "Running",
             "reason": null,
             "podIPs": [{"$patch": "replace"}, {"ip": "10.1.1.2"}],
-            "conditions": [{"type": "Ready", "status": "True", "reason": null, "message": null}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "reason": null, "message": null},
+                {"$patch": "delete", "type": "Gone"}],
         });
         assert_eq!(difference(&old, &new), Some(expected));
     }

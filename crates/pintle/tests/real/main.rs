@@ -18,5 +18,6 @@ mod lifecycle;
 mod limits;
 mod pressure;
 mod registry;
+mod resize;
 mod statics;
 mod streams;
