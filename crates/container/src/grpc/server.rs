@@ -12,7 +12,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use prost::Message;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tonic::server::Grpc;
 use tonic::{Response, Status};
@@ -51,7 +52,8 @@ pub async fn serve(listener: UnixListener, service: impl Service) {
     }
 }
 
-async fn connection(stream: UnixStream, service: impl Service) {
+/// Answers on one connection until it ends.
+pub async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: impl Service) {
     let answer = service_fn(move |call: Call| {
         let service = service.clone();
         async move { Ok::<_, Infallible>(service.answer(call).await) }

@@ -1,5 +1,6 @@
 //! A cluster whose node is this machine, for one test.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
@@ -147,6 +148,21 @@ impl Real {
         let file = self.place.path(&format!("data/node/logs/pods/{directory}/{container}/{attempt}.log"));
         let log = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         log.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// The containers that run, sandboxes aside.
+    pub fn running(&self) -> BTreeSet<String> {
+        let socket = self.place.path("data/node/containerd/containerd.sock");
+        let list = |arguments: &[&str]| {
+            let mut command = Command::new("ctr");
+            let output = command.arg("-a").arg(&socket).args(["-n", "k8s.io"]).args(arguments).output();
+            String::from_utf8_lossy(&output.expect("ctr starts").stdout).into_owned()
+        };
+        let of_pods = list(&["containers", "ls", "-q", "labels.\"io.cri-containerd.kind\"==container"]);
+        let of_pods: BTreeSet<&str> = of_pods.lines().collect();
+        let tasks = list(&["tasks", "ls"]);
+        let running = tasks.lines().filter(|line| line.ends_with("RUNNING")).filter_map(|line| line.split(' ').next());
+        running.filter(|id| of_pods.contains(id)).map(str::to_owned).collect()
     }
 
     /// How many containers the runtime has, dead ones too; sandboxes count.
