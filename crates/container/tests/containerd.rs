@@ -24,14 +24,8 @@ fn can_run() -> bool {
 
 /// An image with nothing but a static busybox and its names.
 fn busybox(directory: &Path) -> std::path::PathBuf {
-    let script = r#"set -e
-        mkdir -p layer/bin layer/tmp layer/etc && cp /bin/busybox layer/bin/ && for name in sh cat sleep echo true false id ls touch wget nc; do ln -s busybox layer/bin/$name; done
-        echo 'root:x:0:0:root:/:/bin/sh' > layer/etc/passwd; echo 'root:x:0:' > layer/etc/group; chmod 1777 layer/tmp
-        tar -C layer -cf layer.tar . && sum=$(sha256sum layer.tar | cut -d' ' -f1)
-        printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"Cmd":["sh"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' $sum > config.json
-        printf '[{"Config":"config.json","RepoTags":["localhost/busybox:1"],"Layers":["layer.tar"]}]' > manifest.json
-        tar -cf image.tar config.json manifest.json layer.tar"#;
-    let made = Command::new("sh").args(["-c", script]).current_dir(directory).status().expect("sh starts");
+    let made = Command::new("sh").args(["-c", include_str!("busybox.sh")]).current_dir(directory).status();
+    let made = made.expect("sh starts");
     assert!(made.success());
     directory.join("image.tar")
 }

@@ -10,28 +10,13 @@ use pintle_container::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-const IMAGE: &str = "localhost/pintle/busybox:1";
+const IMAGE: &str = "localhost/busybox:1";
 const OUT: Wanted = Wanted { stdin: false, stdout: true, stderr: true, tty: false };
 const ALL: Wanted = Wanted { stdin: true, stdout: true, stderr: true, tty: false };
 
 fn shell(directory: &Path, script: &str) {
     let output = Command::new("sh").args(["-ec", script]).current_dir(directory).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// An image with nothing but busybox, as `docker save` would write it.
-fn busybox(directory: &Path) {
-    let script = format!(
-        r#"mkdir -p root/bin root/tmp; cp "$(command -v busybox)" root/bin/
-        for name in sh cat echo sleep head nc stty wc tr [; do ln -sf busybox root/bin/$name; done
-        tar -cf layer.tar -C root .
-        diff=$(sha256sum layer.tar | cut -d' ' -f1)
-        printf '{{"architecture":"amd64","os":"linux","config":{{"Env":["PATH=/bin"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:%s"]}}}}' "$diff" > config.json
-        name=$(sha256sum config.json | cut -d' ' -f1).json; mv config.json "$name"
-        printf '[{{"Config":"%s","RepoTags":["{IMAGE}"],"Layers":["layer.tar"]}}]' "$name" > manifest.json
-        tar -cf image.tar "$name" layer.tar manifest.json"#
-    );
-    shell(directory, &script);
 }
 
 struct World {
@@ -150,7 +135,7 @@ async fn what_a_user_types_reaches_a_real_container_and_what_it_says_comes_back(
     let path = directory.path().to_owned();
     let config = PrivateConfig { directory: path.clone(), subnet: "10.247.9.0/24".into(), bridge: "pintle-st0".into() };
     let (private, cri) = Private::start(&config).await.unwrap();
-    busybox(&path);
+    shell(&path, include_str!("busybox.sh"));
     import(private.socket(), &path.join("image.tar")).await.unwrap();
     let known = async {
         while cri.image(IMAGE).await.unwrap().is_none() {

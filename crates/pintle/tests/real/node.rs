@@ -207,15 +207,7 @@ impl Drop for Real {
 /// An image with a static busybox under the names that scripts use.
 pub fn busybox(directory: &Path, name: &str, megabytes: usize) -> String {
     std::fs::create_dir(directory).expect("a directory");
-    let script = r#"set -e
-        mkdir -p layer/bin layer/tmp layer/etc layer/home && cp /bin/busybox layer/bin/ && chmod 1777 layer/tmp
-        for name in sh cat sleep echo true false id ls touch wget nc tar env httpd mkdir df ps kill test rm stat head tail hostname mount printf grep yes dd nslookup; do ln -s busybox layer/bin/$name; done
-        printf 'root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000::/home:/bin/sh\n' > layer/etc/passwd; printf 'root:x:0:\nguest:x:1000:\n' > layer/etc/group
-        [ $MEGABYTES = 0 ] || head -c ${MEGABYTES}M /dev/urandom > layer/large
-        tar -C layer -cf layer.tar . && sum=$(sha256sum layer.tar | cut -d' ' -f1)
-        printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"Cmd":["sh"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' $sum > config.json
-        printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' $NAME > manifest.json
-        tar -cf image.tar config.json manifest.json layer.tar && rm -r layer layer.tar"#;
+    let script = include_str!("../../../container/tests/busybox.sh");
     let mut command = Command::new("sh");
     command.args(["-c", script]).env("NAME", name).env("MEGABYTES", megabytes.to_string()).current_dir(directory);
     let made = command.status().expect("sh starts");
