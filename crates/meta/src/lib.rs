@@ -5,6 +5,7 @@
 //! - [`clock`]: the time, passed in; the one place that asks the operating system for it
 //! - [`random`]: chance, passed in; a seeded source
 //! - [`names`]: group, version, kind, resource
+//! - [`hash`]: a number that stands for some bytes, everywhere the same
 //! - [`object`]: reading and writing the metadata of a dynamic object
 //! - [`labels`]: label and field selectors
 //! - [`quantity`]: amounts such as `500m` and `1Gi`
@@ -15,6 +16,7 @@
 
 pub mod clock;
 pub mod field;
+pub mod hash;
 pub mod labels;
 pub mod names;
 pub mod object;

@@ -261,10 +261,7 @@ async fn connect(socket: &Path) -> Result<Cri, MachineError> {
 
 /// A name of at most 15 characters, the same for the same directory: two clusters on one machine have two bridges.
 fn bridge(directory: &Path) -> String {
-    let bytes = directory.as_os_str().as_encoded_bytes();
-    let hash = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = pintle_meta::hash::stable(directory.as_os_str().as_encoded_bytes());
     format!("pintle{:08x}", hash & 0xffff_ffff)
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use pintle_meta::Clock;
+use pintle_meta::hash::stable;
 use tokio::sync::Notify;
 
 use super::books::Books;
@@ -33,7 +34,7 @@ impl Node {
     pub(super) fn new(clock: Clock, name: &str, index: u16) -> Self {
         let [high, low] = index.to_be_bytes();
         let subnet = [10, 64u8.saturating_add(high), low];
-        Node { clock, seed: hash(name), subnet, books: Mutex::default(), changed: Notify::new() }
+        Node { clock, seed: stable(name.as_bytes()), subnet, books: Mutex::default(), changed: Notify::new() }
     }
 
     pub(super) fn fork(&self, clock: Clock) -> Self {
@@ -117,7 +118,8 @@ impl Runtime for Node {
         if self.books().pull_fails(&name, script.pull_fails) {
             return Err(Error::PullFailed(format!("failed to pull image {name:?}: the script says that it fails")));
         }
-        let digest: String = (0..4).map(|part| format!("{:016x}", hash(&format!("{part}{name}")))).collect();
+        let digest: String =
+            (0..4).map(|part| format!("{:016x}", stable(format!("{part}{name}").as_bytes()))).collect();
         let image =
             Image { id: format!("{}@sha256:{digest}", repository(&name)), size: 1 << 20, name, ..Image::default() };
         self.books().images.insert(image.name.clone(), image.clone());
@@ -189,11 +191,6 @@ impl Runtime for Node {
             }
         }
     }
-}
-
-/// FNV-1a: the same on every machine and in every run.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The image's name without its tag or digest.

@@ -46,8 +46,7 @@ pub(super) fn changed(old: &Digest, new: &Digest) -> Vec<String> {
     paths
 }
 
-/// FNV-1a, which is enough to tell two states apart.
+/// Enough to tell two states apart.
 fn hash(value: &RawValue) -> u64 {
-    let bytes = value.get().bytes();
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    pintle_meta::hash::stable(value.get().as_bytes())
 }
