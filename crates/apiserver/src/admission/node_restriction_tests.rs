@@ -3,6 +3,9 @@
 use super::*;
 use serde_json::json;
 
+/// A change, and what is said of it.
+type Case = (fn(&mut Value), &'static str);
+
 #[test]
 fn a_node_keeps_its_taints_and_the_labels_that_people_trust() {
     let old = json!({"metadata": {"name": "a", "labels": {"team": "x"}}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
@@ -38,7 +41,7 @@ fn a_mirror_pod_stands_for_a_pod_of_its_own_node_and_opens_nothing() {
         mirror("a", "u", &pod).err().unwrap_or_default()
     };
     assert_eq!(with(|_| {}), "");
-    let table: [(fn(&mut Value), &str); 6] = [
+    let table: [Case; 6] = [
         (|p| p["metadata"]["annotations"] = json!({}), "can only create mirror pods"),
         (|p| p["spec"]["nodeName"] = "b".into(), "spec.nodeName set to itself"),
         (|p| p["metadata"]["ownerReferences"] = json!([]), "with an owner reference set to itself"),

@@ -22,6 +22,17 @@ pub fn halves(token: &str) -> Option<(&str, &str)> {
     (is(id, ID) && is(secret, SECRET)).then_some((id, secret))
 }
 
+/// A new token, `ID.SECRET`. Nothing if the machine has no randomness to give.
+pub fn generate() -> Option<String> {
+    const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut bytes = [0; ID + SECRET];
+    aws_lc_rs::rand::fill(&mut bytes).ok()?;
+    // As many letters as fit into five bits: none is likelier than another.
+    let text: String = bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect();
+    let (id, secret) = text.split_at(ID);
+    Some(format!("{id}.{secret}"))
+}
+
 /// For whom a token speaks, if its Secret is there and says so.
 pub(super) async fn user(store: &dyn Store, now: Timestamp, id: &str, secret: &str) -> Option<User> {
     let entry = store.get(&format!("/registry/secrets/kube-system/bootstrap-token-{id}")).await.ok()??;
@@ -115,6 +126,8 @@ mod tests {
 
     #[test]
     fn what_is_no_bootstrap_token_is_not_taken_for_one() {
+        let (one, other) = (generate().unwrap(), generate().unwrap());
+        assert!(halves(&one).is_some() && one != other);
         assert_eq!(halves("abcdef.0123456789abcdef"), Some(("abcdef", "0123456789abcdef")));
         for other in ["", "abcdef", "abcde.0123456789abcdef", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcde/"] {
             assert_eq!(halves(other), None, "{other}");
