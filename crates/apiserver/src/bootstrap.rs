@@ -5,8 +5,10 @@ use crate::authn::User;
 use crate::authz::bootstrap as roles;
 use crate::catalogue::Resource;
 use crate::codec;
-use crate::registry::{Origin, Write};
+use crate::registry::{Change, Origin, Write};
 use crate::resources::core::service::KUBERNETES_ADDRESS;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use pintle_meta::{Status, object};
 use pintle_store::{CommitError, Expect, Op, Txn};
 use serde_json::{Value, json};
@@ -24,6 +26,34 @@ pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
         while !write_missing(server, objects).await? {}
     }
     Ok(())
+}
+
+/// Tells everybody how the cluster is reached and which authority to trust: the ConfigMap `cluster-info` of `kube-public`.
+pub async fn publish(server: &ApiServer, url: &str, ca_pem: &str) -> Result<(), Status> {
+    let catalogue = server.registry.catalogue.load_full();
+    let Some(resource) = catalogue.get("", "v1", "configmaps") else { return Err(Status::no_such_resource()) };
+    let user = User::internal("system:apiserver");
+    let write = Write {
+        resource,
+        namespace: "kube-public",
+        subresource: "",
+        user: &user,
+        manager: "apiserver",
+        dry_run: false,
+        origin: Origin::own("update"),
+    };
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": [{"name": "", "cluster": {"server": url, "certificate-authority-data": BASE64_STANDARD.encode(ca_pem)}}],
+    });
+    let config = format!("{config:#}\n");
+    let change = |old: Option<&Value>| {
+        let fresh = || json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info", "namespace": "kube-public"}});
+        let mut map = old.cloned().unwrap_or_else(fresh);
+        object::set(&mut map, &["data", "kubeconfig"], config.clone());
+        Ok(Change::new(map))
+    };
+    server.registry.update(&write, "cluster-info", &mut Vec::new(), change).await.map(|_| ())
 }
 
 /// False if somebody else wrote one of them in between.
@@ -53,6 +83,7 @@ fn first_objects() -> Vec<Value> {
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]}}));
     objects.extend(roles::cluster_roles());
     objects.extend(roles::cluster_role_bindings());
+    objects.extend(roles::cluster_info_for_all());
     for (name, value, about) in [
         (
             "system-cluster-critical",

@@ -16,6 +16,7 @@ use crate::{serve, verbs};
 use futures::FutureExt;
 use http::{HeaderMap, Method, Response};
 use pintle_meta::Status;
+use pintle_meta::labels::FieldSelector;
 use std::panic::AssertUnwindSafe;
 use tokio::time::Instant;
 
@@ -90,7 +91,8 @@ impl ApiServer {
     pub async fn admit(&self, request: &Request, target: &Target) -> Result<User, Status> {
         let user = authn::authenticate(&self.tokens, &request.peer, &request.headers).await?;
         let user = self.impersonate(user, &request.headers).await?;
-        self.authorizer.authorize(&user, &attributes(target)).await?;
+        let fields = FieldSelector::parse(&target.fields).unwrap_or_default();
+        self.authorizer.authorize(&user, &attributes(target, &fields)).await?;
         Ok(user)
     }
 
@@ -123,7 +125,7 @@ impl ApiServer {
     }
 }
 
-fn attributes(target: &Target) -> Attributes<'_> {
+fn attributes<'a>(target: &'a Target, fields: &'a FieldSelector) -> Attributes<'a> {
     match &target.resource {
         Some(path) => Attributes {
             verb: target.verb,
@@ -131,7 +133,12 @@ fn attributes(target: &Target) -> Attributes<'_> {
             resource: &path.resource,
             subresource: &path.subresource,
             namespace: &path.namespace,
-            name: &path.name,
+            // Who lists the one object of a name asks for that object.
+            name: match target.verb {
+                "list" | "watch" | "deletecollection" => fields.required("metadata.name").unwrap_or_default(),
+                _ => &path.name,
+            },
+            fields: Some(fields),
             path: None,
         },
         None => Attributes { verb: target.verb, path: Some(&target.path), ..Attributes::default() },

@@ -1,6 +1,10 @@
 //! The cluster's own certificate authority: made at the first start, kept with 0600, signs the server's and the
 //! administrator's certificates at every start.
 
+mod request;
+
+pub use request::{Terms, public_key_hash};
+
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -48,6 +52,8 @@ pub enum PkiError {
         "certificates cannot be made: {0}; if files in the pki directory were changed by hand, restore them or remove the directory to get a new authority"
     )]
     Certificate(#[from] rcgen::Error),
+    #[error("the request cannot be signed: {0}")]
+    Request(String),
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
     #[error("TLS cannot be set up: {0}")]
@@ -133,7 +139,12 @@ impl Pki {
     }
 
     /// TLS for the listener: our certificate for these addresses, clients' certificates verified if they show one.
-    pub fn server_tls(&self, addresses: &[IpAddr], now: Timestamp) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+    pub fn server_tls(
+        &self,
+        addresses: &[IpAddr],
+        extra: &[String],
+        now: Timestamp,
+    ) -> Result<Arc<rustls::ServerConfig>, PkiError> {
         let names = [
             "localhost",
             "kubernetes",
@@ -141,6 +152,7 @@ impl Pki {
             "kubernetes.default.svc",
             "kubernetes.default.svc.cluster.local",
         ];
+        let names: Vec<&str> = names.into_iter().chain(extra.iter().map(String::as_str)).collect();
         self.tls(&self.server("pintle-apiserver", addresses, &names, now)?, &[b"h2", b"http/1.1"])
     }
 

@@ -39,6 +39,8 @@ pub struct Target {
     /// Set for paths below `/api/v1` and `/apis/group/version`.
     pub resource: Option<ResourcePath>,
     pub path: String,
+    /// The field selector, as it came: some may see only what it selects.
+    pub fields: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl Target {
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
-            _ => return Target { verb: plain_verb(method), resource: None, path: path.to_owned() },
+            _ => return Target { verb: plain_verb(method), path: path.to_owned(), ..Target::default() },
         };
         let mut found = ResourcePath { group: group.into(), version: version.into(), ..Default::default() };
         // A namespace is a resource of its own until something stands behind its name.
@@ -96,7 +98,8 @@ impl Target {
             (&Method::DELETE, false) => "delete",
             _ => "",
         };
-        Target { verb, resource: Some(found), path: path.to_owned() }
+        let fields = query.get("fieldSelector").to_owned();
+        Target { verb, resource: Some(found), path: path.to_owned(), fields }
     }
 }
 

@@ -11,7 +11,9 @@
 //! - `nodelifecycle`: what becomes of a node that falls silent, and of its Pods
 //! - `protection`: storage that is deleted stays until nothing uses it
 //! - `disruption`: how many Pods may be evicted now
-//! - `claims`, `pods`: what several loops do: adopt, release, and ask about Pods
+//! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
+//! - `tokencleaner`: what lets machines join goes when it has expired
+//! - `claims`, `csr`, `pods`: what several loops do: adopt, release, and ask about requests and Pods
 //!
 //! A loop's folder has the same files as its siblings': `mod.rs` says what it watches, `plan.rs` decides without I/O,
 //! `apply.rs` does what was decided, `tests.rs` says what a user would lose.
@@ -36,7 +38,15 @@ mod protection;
 
 mod disruption;
 
+mod csrapproving;
+mod csrcleaner;
+mod csrsigning;
+mod tokencleaner;
+
 mod claims;
+mod csr;
 mod pods;
+
+pub use csrsigning::{Authority, Order};
 
 pub use roster::{Loop, Options, Running, roster, start};

@@ -2,15 +2,20 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
+
+use crate::csrsigning::Authority;
 
 /// What loops are told beside their context.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The certificates with which Pods check the API server, as PEM; without them no `kube-root-ca.crt` is published.
     pub root_ca: Option<String>,
+    /// Who signs certificates; without it nobody does here.
+    pub authority: Option<Arc<dyn Authority>>,
 }
 
 type Run = fn(Context, Options) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -42,6 +47,16 @@ pub fn roster() -> Vec<Loop> {
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
         entry("protection", "pvc-protection-controller", |context, _| Box::pin(crate::protection::run(context))),
         entry("disruption", "disruption-controller", |context, _| Box::pin(crate::disruption::run(context))),
+        entry("csrapproving", "certificatesigningrequest-approving-controller", |context, _| {
+            Box::pin(crate::csrapproving::run(context))
+        }),
+        entry("csrsigning", "certificatesigningrequest-signing-controller", |context, options| {
+            Box::pin(crate::csrsigning::run(context, options.authority))
+        }),
+        entry("csrcleaner", "certificatesigningrequest-cleaner-controller", |context, _| {
+            Box::pin(crate::csrcleaner::run(context))
+        }),
+        entry("tokencleaner", "token-cleaner", |context, _| Box::pin(crate::tokencleaner::run(context))),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! What the cluster has to say about a write before it is checked: one place that lists all admission, in order.
 
 mod namespaces;
+pub(crate) mod node_restriction;
 mod nodes;
 mod pods;
 mod requests;
@@ -33,8 +34,10 @@ impl Admission {
         registry: &Registry,
         write: &Write<'_>,
         operation: Operation,
+        old: Option<&Value>,
         object: &mut Value,
     ) -> Result<(), Status> {
+        node_restriction::on_write(registry, write, operation, old, object).await?;
         if operation == Operation::Create {
             namespaces::must_be_active(registry, write).await?;
         }
@@ -54,12 +57,16 @@ impl Admission {
                 _ => {}
             }
         }
+        if write.resource.group == requests::GROUP && write.resource.kind == "CertificateSigningRequest" {
+            requests::must_be_entitled(&self.authorizer, write, operation, old, object).await?;
+        }
         Ok(())
     }
 
     /// May refuse the object, after everything has changed that changes.
     pub async fn validate(&self, write: &Write<'_>, operation: Operation, object: &Value) -> Result<(), Status> {
         if operation == Operation::Delete {
+            node_restriction::on_delete(write, object)?;
             namespaces::protect(write, object)?;
         }
         if operation != Operation::Delete && write.resource.group == rights::GROUP {

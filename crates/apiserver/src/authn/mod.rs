@@ -1,5 +1,6 @@
-//! Who is calling: a client certificate, a service account's token, or nobody.
+//! Who is calling: a client certificate, a service account's token, a machine's first token, or nobody.
 
+pub mod bootstrap;
 pub mod certificate;
 pub mod token;
 
@@ -20,6 +21,7 @@ pub struct User {
 
 pub const MASTERS: &str = "system:masters";
 pub const AUTHENTICATED: &str = "system:authenticated";
+const NODES: &str = "system:nodes";
 
 impl User {
     pub fn new(name: &str, groups: &[&str]) -> Self {
@@ -37,6 +39,11 @@ impl User {
 
     pub fn anonymous() -> Self {
         User { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()], ..User::default() }
+    }
+
+    /// The node that this user is, if it is one. A node that does not say which has the empty name.
+    pub fn node(&self) -> Option<&str> {
+        self.name.strip_prefix("system:node:").filter(|_| self.is_in(NODES))
     }
 
     pub fn is_in(&self, group: &str) -> bool {

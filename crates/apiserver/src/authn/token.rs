@@ -1,7 +1,7 @@
 //! Service account tokens: made by the token subresource, signed with the server's own key, checked against the
 //! account they speak for.
 
-use super::User;
+use super::{User, bootstrap};
 use crate::codec;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use pintle_meta::{Clock, object};
@@ -84,8 +84,16 @@ impl Tokens {
         Ok(jsonwebtoken::encode(&Header::new(Algorithm::ES256), &claims, &self.signing)?)
     }
 
-    /// The account a token speaks for, if we signed it, it has not expired and the account still exists.
+    /// For whom a token speaks, if it is good.
     pub async fn verify(&self, token: &str) -> Option<User> {
+        match bootstrap::halves(token) {
+            Some((id, secret)) => bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await,
+            None => self.verify_signed(token).await,
+        }
+    }
+
+    /// The account a token speaks for, if we signed it, it has not expired and the account still exists.
+    async fn verify_signed(&self, token: &str) -> Option<User> {
         let mut validation = Validation::new(Algorithm::ES256);
         validation.set_issuer(&[ISSUER]);
         // Time is the injected clock's business, audiences are compared below.

@@ -19,6 +19,20 @@ const BINDINGS: &[(&str, &str, &str, &[&str])] = &[
     ("system:kube-controller-manager", "system:kube-controller-manager", "User", &["system:kube-controller-manager"]),
     // Nobody: a node's certificate alone must not open every Secret. Who trusts its nodes that far adds them.
     ("system:node", "system:node", "Group", &[]),
+    // A machine with a token may ask for a node's certificate and gets it; a node may ask for its own again.
+    ("pintle:node-bootstrap", "system:node-bootstrapper", "Group", &["system:bootstrappers"]),
+    (
+        "pintle:node-bootstrap-approved",
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        "Group",
+        &["system:bootstrappers"],
+    ),
+    (
+        "pintle:node-rotation-approved",
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        "Group",
+        &["system:nodes"],
+    ),
     (
         "system:service-account-issuer-discovery",
         "system:service-account-issuer-discovery",
@@ -90,6 +104,23 @@ pub fn cluster_role_bindings() -> Vec<Value> {
             binding
         })
         .collect()
+}
+
+/// Anybody may learn how the cluster is reached and which authority to trust: a machine that wants to join knows nobody yet.
+pub fn cluster_info_for_all() -> [Value; 2] {
+    let in_public = |kind: &str| {
+        let mut object = named(kind, "pintle:cluster-info");
+        object["metadata"]["namespace"] = "kube-public".into();
+        object
+    };
+    let (mut role, mut binding) = (in_public("Role"), in_public("RoleBinding"));
+    role["rules"] =
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]}]);
+    binding["roleRef"] = json!({"apiGroup": GROUP, "kind": "Role", "name": "pintle:cluster-info"});
+    let everybody = ["system:unauthenticated", "system:authenticated"];
+    binding["subjects"] =
+        everybody.map(|group| json!({"apiGroup": GROUP, "kind": "Group", "name": group})).to_vec().into();
+    [role, binding]
 }
 
 fn named(kind: &str, name: &str) -> Value {

@@ -1,6 +1,7 @@
-//! Who may do what: roles and bindings, read from the store's own objects.
+//! Who may do what: roles and bindings, read from the store's own objects; and nodes, by what runs on them.
 
 pub mod bootstrap;
+mod node;
 pub mod rules;
 
 use crate::authn::{MASTERS, User};
@@ -8,6 +9,7 @@ use crate::codec;
 use crate::follow::Follower;
 use arc_swap::ArcSwap;
 use pintle_meta::Status;
+use pintle_meta::labels::FieldSelector;
 use pintle_meta::names::qualified_resource;
 use pintle_store::{Range, Store};
 use rules::Policy;
@@ -26,6 +28,8 @@ pub struct Attributes<'a> {
     pub subresource: &'a str,
     pub namespace: &'a str,
     pub name: &'a str,
+    /// What a list or a watch is limited to.
+    pub fields: Option<&'a FieldSelector>,
     /// Set instead of a resource for paths such as `/version`.
     pub path: Option<&'a str>,
 }
@@ -62,7 +66,15 @@ impl Authorizer {
     }
 
     pub async fn allows(&self, user: &User, attributes: &Attributes<'_>) -> bool {
-        user.is_in(MASTERS) || self.policy().await.allows(user, attributes)
+        if user.is_in(MASTERS) {
+            return true;
+        }
+        if let Some(node) = user.node()
+            && node::allows(self.store.as_ref(), node, attributes).await
+        {
+            return true;
+        }
+        self.policy().await.allows(user, attributes)
     }
 
     pub async fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), Status> {
@@ -71,7 +83,7 @@ impl Authorizer {
 }
 
 pub fn forbidden(user: &User, attributes: &Attributes<'_>) -> Status {
-    let Attributes { verb, group, resource, subresource, namespace, name, path } = attributes;
+    let Attributes { verb, group, resource, subresource, namespace, name, path, .. } = attributes;
     if let Some(path) = path {
         let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
         return Status::new(403, "Forbidden", message).with_details(serde_json::json!({}));

@@ -44,7 +44,7 @@ impl Registry {
             let manager = write.manager(&version, &now, Operation::Update);
             track_update(resource.schema(), None, &mut object, &manager, write.reset_fields());
         }
-        self.admission.admit(self, write, Admitted::Create, &mut object).await?;
+        self.admission.admit(self, write, Admitted::Create, None, &mut object).await?;
         metadata::stamp_new(self, resource, &mut object);
         if resource.has_status() && !resource.strategy.creates_with_status() {
             object::remove(&mut object, &["status"]);

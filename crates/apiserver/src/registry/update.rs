@@ -96,7 +96,7 @@ impl Registry {
             let manager = write.manager(&version, &now, Operation::Update);
             track_update(resource.schema(), Some(&old), &mut object, &manager, write.reset_fields());
         }
-        self.admission.admit(self, write, Admitted::Update, &mut object).await?;
+        self.admission.admit(self, write, Admitted::Update, Some(&old), &mut object).await?;
         let asked = resource.strategy.claims(&object);
         if status_write {
             resource.strategy.prepare_status(&mut object, &old);

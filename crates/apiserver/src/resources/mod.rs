@@ -15,7 +15,7 @@ mod apiregistration;
 mod apps;
 mod autoscaling;
 mod batch;
-mod certificates;
+pub(crate) mod certificates;
 mod coordination;
 pub(crate) mod core;
 mod discovery;

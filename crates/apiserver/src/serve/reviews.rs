@@ -77,7 +77,7 @@ async fn decide(server: &ApiServer, user: &User, question: &Value) -> Value {
             subresource: object::text(what, &["subresource"]),
             namespace: object::text(what, &["namespace"]),
             name: object::text(what, &["name"]),
-            path: None,
+            ..Attributes::default()
         }
     } else {
         Attributes {

@@ -92,7 +92,7 @@ async fn may_create(server: &ApiServer, exchange: &Exchange) -> Result<(), Statu
         subresource: &path.subresource,
         namespace: &path.namespace,
         name: &path.name,
-        path: None,
+        ..Attributes::default()
     };
     server.authorizer.authorize(&exchange.user, &attributes).await
 }

@@ -1,6 +1,7 @@
 //! `serviceaccounts/…/token`: a signed token for an account, bound to a Pod if one is named.
 
 use crate::ApiServer;
+use crate::admission::node_restriction;
 use crate::authn::token::{ISSUER, Reference};
 use crate::body::Body;
 use crate::codec;
@@ -16,6 +17,7 @@ const LONGEST: i64 = 1 << 32;
 
 pub async fn request(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
     let mut review = crate::incoming::read(&exchange.headers, &exchange.body, "TokenRequest", false)?.value;
+    node_restriction::token(server, exchange, &review).await?;
     let namespace = exchange.namespace().to_owned();
     let name = exchange.path.name.clone();
     let account = codec::decode(&server.registry.get(&exchange.resource, &namespace, &name).await?.value);

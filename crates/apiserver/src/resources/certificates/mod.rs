@@ -1,3 +1,5 @@
 //! Certificates that are asked for.
 
+pub mod request;
 pub mod signing_request;
+mod validate;

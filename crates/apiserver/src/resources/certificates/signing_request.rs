@@ -1,6 +1,6 @@
 //! A CertificateSigningRequest: who wants a certificate, whether it may have one, and the certificate.
 
-use crate::resources::check;
+use super::validate;
 use crate::resources::print::{AGE, NAME, NONE, text, text_or};
 use crate::strategy::{Printed, Strategy};
 use crate::table;
@@ -47,10 +47,16 @@ impl Strategy for CertificateSigningRequest {
         }
     }
 
+    fn validate(&self, request: &Value, errors: &mut Errors) {
+        validate::new(request, errors);
+    }
+
+    fn validate_update(&self, request: &Value, old: &Value, subresource: &str, errors: &mut Errors) {
+        validate::changed(request, old, subresource, errors);
+    }
+
     fn validate_status(&self, request: &Value, old: &Value, errors: &mut Errors) {
-        if !object::text(old, &["status", "certificate"]).is_empty() {
-            check::immutable(request, old, &["status", "certificate"], errors);
-        }
+        validate::changed(request, old, "status", errors);
     }
 
     fn selectable_fields(&self) -> &'static [&'static str] {

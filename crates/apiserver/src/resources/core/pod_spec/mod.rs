@@ -2,6 +2,7 @@
 
 pub mod default;
 pub mod print;
+pub mod references;
 pub mod resize;
 pub mod scheduling;
 pub mod update;
