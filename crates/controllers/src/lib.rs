@@ -9,6 +9,7 @@
 //! - `serviceaccount`, `rootca`: what every namespace has
 //! - `endpointslice`: which Pods stand behind a Service
 //! - `nodelifecycle`: what becomes of a node that falls silent, and of its Pods
+//! - `volumes`: claims and volumes find each other
 //! - `protection`: storage that is deleted stays until nothing uses it
 //! - `disruption`: how many Pods may be evicted now
 //! - `claims`, `pods`: what several loops do: adopt, release, and ask about Pods
@@ -31,6 +32,8 @@ mod serviceaccount;
 mod endpointslice;
 
 mod nodelifecycle;
+
+mod volumes;
 
 mod protection;
 

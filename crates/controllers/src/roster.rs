@@ -11,6 +11,8 @@ use tokio::task::JoinHandle;
 pub struct Options {
     /// The certificates with which Pods check the API server, as PEM; without them no `kube-root-ca.crt` is published.
     pub root_ca: Option<String>,
+    /// Whether this machine is the cluster's node: without that no loop touches its disk.
+    pub is_node: bool,
 }
 
 type Run = fn(Context, Options) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -40,6 +42,9 @@ pub fn roster() -> Vec<Loop> {
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
+        entry("volumes", "persistentvolume-controller", |context, options| {
+            Box::pin(crate::volumes::run(context, options.is_node))
+        }),
         entry("protection", "pvc-protection-controller", |context, _| Box::pin(crate::protection::run(context))),
         entry("disruption", "disruption-controller", |context, _| Box::pin(crate::disruption::run(context))),
     ]

@@ -49,7 +49,7 @@ impl Cluster {
             known.unwrap_or_else(|| panic!("there is no loop {name:?}; `pintle_controllers::roster` lists them"));
         let root_ca = self.root_ca.clone();
         let factory: Factory = Arc::new(move |context: Context| {
-            let options = roster::Options { root_ca: Some(root_ca.clone()) };
+            let options = roster::Options { root_ca: Some(root_ca.clone()), is_node: false };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);
