@@ -9,6 +9,7 @@
 //! - `serviceaccount`, `rootca`: what every namespace has
 //! - `endpointslice`: which Pods stand behind a Service
 //! - `nodelifecycle`: what becomes of a node that falls silent, and of its Pods
+//! - `volumes`: claims and volumes find each other
 //! - `protection`: storage that is deleted stays until nothing uses it
 //! - `disruption`: how many Pods may be evicted now
 //! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
@@ -33,6 +34,8 @@ mod serviceaccount;
 mod endpointslice;
 
 mod nodelifecycle;
+
+mod volumes;
 
 mod protection;
 

@@ -16,6 +16,8 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// Who signs certificates; without it nobody does here.
     pub authority: Option<Arc<dyn Authority>>,
+    /// Whether this machine is the cluster's node: without that no loop touches its disk.
+    pub is_node: bool,
 }
 
 type Run = fn(Context, Options) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -45,6 +47,9 @@ pub fn roster() -> Vec<Loop> {
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
+        entry("volumes", "persistentvolume-controller", |context, options| {
+            Box::pin(crate::volumes::run(context, options.is_node))
+        }),
         entry("protection", "pvc-protection-controller", |context, _| Box::pin(crate::protection::run(context))),
         entry("disruption", "disruption-controller", |context, _| Box::pin(crate::disruption::run(context))),
         entry("csrapproving", "certificatesigningrequest-approving-controller", |context, _| {

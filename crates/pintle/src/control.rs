@@ -21,7 +21,7 @@ pub(crate) async fn up(flags: Flags) -> Result<(), Failure> {
     println!("store      memory, nothing is kept");
     let tcp = listen(flags.listen).await?;
     let address = tcp.local_addr().map_err(Failure::Runtime)?;
-    let tls = pki.server_tls(&addresses(address.ip()), clock.now())?;
+    let tls = pki.server_tls(&addresses(address.ip()), &[], clock.now())?;
     let url = format!("https://{}", reachable(address));
     // Written before the first answer: who finds the server ready finds the way in.
     let config = write_kubeconfig(&flags, None, &url, &pki, &clock)?;

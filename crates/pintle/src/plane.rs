@@ -53,7 +53,8 @@ impl Plane {
         };
         // Everything that is not elected shares its informers.
         let control = context(shutdown.clone());
-        let options = Options { root_ca: Some(ca_pem.to_owned()), ..Options::default() };
+        let is_node = matches!(nodes, Nodes::Machine(_));
+        let options = Options { root_ca: Some(ca_pem.to_owned()), is_node, ..Options::default() };
         let loops = match identity {
             None => Loops::Alone {
                 running: roster::roster().iter().map(|known| known.start(&control, &options)).collect(),

@@ -127,7 +127,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     })
     .await?;
     server.set_address(address.to_string());
-    let tls = pki.server_tls(&addresses(address.ip()), clock.now())?;
+    let tls = pki.server_tls(&addresses(address.ip()), &[], clock.now())?;
     let url = format!("https://{}", reachable(address));
     // Written before the first answer: who finds the server ready finds the way in.
     let config = write_kubeconfig(&flags, directory.as_deref(), &url, &pki, &clock)?;

@@ -44,6 +44,7 @@
 //! - [`cause`], [`attempt`]: why a reconcile runs, and what it is given
 //! - [`error`]: what can go wrong in a reconcile
 //! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
+//! - [`storage`]: claims and the volumes that fit them
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
 //! - [`manager`]: a process full of loops, from its first list to its last reconcile
@@ -76,6 +77,8 @@ pub mod finalizer;
 pub mod owner;
 pub mod status;
 pub mod write;
+
+pub mod storage;
 
 pub mod events;
 

@@ -7,6 +7,7 @@ mod cleanup;
 mod network;
 mod nodes;
 mod seeds;
+mod storage;
 mod workloads;
 
 use k8s_openapi::NamespaceResourceScope;

@@ -1,0 +1,103 @@
+//! The loop that brings claims and volumes together.
+
+use crate::{create, delete, torture, with};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use pintle_testkit::Scenario;
+use serde_json::{Value, json};
+
+fn volume(name: &str, size: &str, spec: Value) -> Value {
+    let mut volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
+        "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/var/nothing"}}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        volume["spec"][field] = value.clone();
+    }
+    volume
+}
+
+fn claim(name: &str, size: &str, spec: Value) -> Value {
+    let metadata = json!({"name": name, "namespace": "default"});
+    let mut claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": size}}}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        claim["spec"][field] = value.clone();
+    }
+    claim
+}
+
+#[test]
+fn claims_and_volumes_find_each_other_wherever_their_loop_is_lost() {
+    let scenario = Scenario::of("persistentvolume-controller")
+        .on(with(&["volumes", "protection"], 0, false))
+        // Which version of the claim the volume was given to depends on the way.
+        .ignoring("claimRef.resourceVersion")
+        .setup(|cluster| async move {
+            create(&cluster, volume("large", "9Gi", json!({}))).await;
+            create(&cluster, volume("small", "3Gi", json!({}))).await;
+            let reserved = json!({"claimRef": {"namespace": "default", "name": "expected"}});
+            create(&cluster, volume("reserved", "1Gi", reserved)).await;
+        })
+        .steps(|cluster| async move {
+            let by_hand = json!({"storageClassName": "by-hand"});
+            create(&cluster, claim("chooses", "2Gi", json!({}))).await;
+            create(&cluster, claim("expected", "1Gi", json!({}))).await;
+            create(&cluster, claim("waits", "99Gi", json!({}))).await;
+            create(&cluster, claim("early", "1Gi", by_hand.clone())).await;
+            let named = json!({"storageClassName": "named", "volumeName": "named"});
+            create(&cluster, claim("names", "1Gi", named)).await;
+            cluster.settle().await;
+            create(&cluster, volume("late", "2Gi", by_hand)).await;
+            create(&cluster, volume("named", "2Gi", json!({"storageClassName": "named"}))).await;
+        });
+    torture(&scenario);
+}
+
+#[test]
+fn a_volume_outlives_its_claim_and_is_not_given_to_the_next_wherever_its_loop_is_lost() {
+    let scenario = Scenario::of("persistentvolume-controller")
+        .on(with(&["volumes", "protection"], 0, false))
+        .ignoring("claimRef.resourceVersion")
+        // Claims that are gone have no name by which two runs could be compared.
+        .ignoring("kept: spec.claimRef.uid")
+        .ignoring("failed: spec.claimRef.uid")
+        .setup(|cluster| async move {
+            create(&cluster, volume("kept", "1Gi", json!({}))).await;
+            create(&cluster, volume("failed", "5Gi", json!({"persistentVolumeReclaimPolicy": "Delete"}))).await;
+            create(&cluster, volume("gone", "9Gi", json!({}))).await;
+            for (name, size) in [("keeps", "1Gi"), ("fails", "5Gi"), ("loses", "9Gi")] {
+                create(&cluster, claim(name, size, json!({}))).await;
+            }
+        })
+        .steps(|cluster| async move {
+            for name in ["keeps", "fails"] {
+                delete::<PersistentVolumeClaim>(&cluster, name, DeleteParams::default()).await;
+            }
+            cluster.settle().await;
+            create(&cluster, claim("keeps", "1Gi", json!({}))).await;
+            // By force: the protection of a volume that is bound is taken off.
+            let volumes: Api<PersistentVolume> = Api::all(cluster.client());
+            volumes.delete("gone", &DeleteParams::default()).await.unwrap();
+            let unprotected = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            volumes.patch("gone", &PatchParams::default(), &unprotected).await.unwrap();
+        });
+    torture(&scenario);
+}
+
+#[test]
+fn a_claim_without_a_class_gets_the_default_and_asks_its_provisioner_wherever_the_loop_is_lost() {
+    let scenario = Scenario::of("persistentvolume-controller")
+        .on(with(&["volumes"], 0, false))
+        .steps(|cluster| async move {
+            let mut open = claim("open", "1Gi", json!({}));
+            open["spec"].as_object_mut().unwrap().remove("storageClassName");
+            create(&cluster, open).await;
+            cluster.settle().await;
+            create(
+                &cluster,
+                json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "example.com/disk",
+                    "metadata": {"name": "disk", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}),
+            )
+            .await;
+        });
+    torture(&scenario);
+}
