@@ -10,6 +10,8 @@ use crate::cycle::Diagnosis;
 use crate::plugins::Event;
 use crate::pod::PodInfo;
 use crate::scheduler::Shared;
+use crate::storage::Choice;
+use crate::volumes::{self, Failure};
 
 /// Binds a Pod to the node that the cache already has it on.
 pub(crate) async fn bind(shared: &Shared, pod: &PodInfo, node: &str) {
@@ -48,6 +50,29 @@ pub(crate) async fn bind(shared: &Shared, pod: &PodInfo, node: &str) {
                 write_condition(shared, pod, "SchedulerError", message).await;
             }
         }
+    }
+}
+
+/// The same for a Pod that gets volumes with its node: they come first.
+pub(crate) async fn bind_with_volumes(shared: &Shared, pod: &PodInfo, node: &str, choice: &Choice) {
+    let Err(failure) = volumes::provide(shared, pod, node, choice).await else {
+        return bind(shared, pod, node).await;
+    };
+    tracing::debug!(pod = %pod.key, node, ?failure, "the volumes are not there");
+    let was_placed = {
+        let mut cache = shared.cache();
+        cache.storage.forget(choice);
+        cache.displace(&pod.uid)
+    };
+    if was_placed {
+        shared.queue.happened(Event::PodRemoved);
+    }
+    shared.queue.retry(pod);
+    // Of a Pod that is gone nothing is said.
+    if let (Failure::Said(why), true) = (failure, was_placed) {
+        let message = format!("running PreBind plugin \"VolumeBinding\": binding volumes: {why}");
+        shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
+        write_condition(shared, pod, "SchedulerError", message).await;
     }
 }
 

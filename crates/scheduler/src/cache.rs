@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use pintle_runtime::Key;
 
 use crate::node::{NodeInfo, has_terms};
 use crate::pod::PodInfo;
+use crate::storage::Storage;
 use crate::terms::Namespaces;
 
 #[derive(Debug, Default)]
@@ -24,6 +26,9 @@ pub struct Cache {
     /// UIDs of Pods whose node is not known, by the node's name.
     homeless: BTreeMap<String, BTreeSet<String>>,
     pub namespaces: Namespaces,
+    pub storage: Storage,
+    /// How many Pods with a node use each claim.
+    claims_in_use: BTreeMap<Key, usize>,
     /// Pods on nodes that say something about where other Pods may be: none, and no one need be asked.
     pub with_anti_affinity: usize,
     pub with_terms: usize,
@@ -81,6 +86,11 @@ impl Cache {
         self.placed.contains_key(uid)
     }
 
+    /// How many Pods with a node use a claim.
+    pub fn uses_of(&self, claim: &Key) -> usize {
+        self.claims_in_use.get(claim).copied().unwrap_or(0)
+    }
+
     /// Puts a Pod on a node: it was bound there, or is about to be.
     pub fn place(&mut self, pod: Arc<PodInfo>, node: &str) {
         self.displace(&pod.uid);
@@ -94,12 +104,23 @@ impl Cache {
                 self.homeless.entry(node.to_owned()).or_default().insert(pod.uid.clone());
             }
         }
+        for used in &pod.claims {
+            *self.claims_in_use.entry(used.key.clone()).or_default() += 1;
+        }
         self.placed.insert(pod.uid.clone(), Placed { pod, node: node.to_owned() });
     }
 
     /// Takes a Pod off its node: it ended, it was deleted, or its binding failed. True if it had one.
     pub fn displace(&mut self, uid: &str) -> bool {
         let Some(Placed { pod, node }) = self.placed.remove(uid) else { return false };
+        for used in &pod.claims {
+            if let Some(uses) = self.claims_in_use.get_mut(&used.key) {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.claims_in_use.remove(&used.key);
+                }
+            }
+        }
         match self.index.get(&node) {
             Some(index) => {
                 self.nodes[*index].remove(uid);

@@ -18,6 +18,8 @@ const FEW: usize = 100;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
     pub nodes: usize,
+    /// Why no node at all will do, whatever it is like.
+    pub refusal: Option<String>,
     /// On how many nodes each reason holds.
     pub reasons: BTreeMap<Cow<'static, str>, usize>,
     /// The plugins that said no.
@@ -30,6 +32,9 @@ impl fmt::Display for Diagnosis {
             return formatter.write_str("no nodes available to schedule pods");
         }
         write!(formatter, "0/{} nodes are available", self.nodes)?;
+        if let Some(refusal) = &self.refusal {
+            return write!(formatter, ": {refusal}.");
+        }
         let mut reasons: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         // By their text, counts first, as upstream sorts them.
         reasons.sort();
@@ -61,9 +66,15 @@ impl Cycle {
     }
 
     fn feasible<'a>(&mut self, pod: &'a PodInfo, cache: &'a Cache) -> Result<Vec<&'a NodeInfo>, Diagnosis> {
+        let nodes = cache.nodes();
+        for plugin in &self.plugins {
+            if let Some(refusal) = plugin.refusal(pod, cache) {
+                let (nodes, plugins) = (nodes.len(), [plugin.name()].into());
+                return Err(Diagnosis { nodes, plugins, refusal: Some(refusal), ..Diagnosis::default() });
+            }
+        }
         let filters: Vec<(&'static str, Box<dyn Filter + 'a>)> =
             self.plugins.iter().filter_map(|plugin| Some((plugin.name(), plugin.filter(pod, cache)?))).collect();
-        let nodes = cache.nodes();
         let enough = enough(nodes.len());
         let mut diagnosis = Diagnosis { nodes: nodes.len(), ..Diagnosis::default() };
         let (mut feasible, mut looked_at) = (Vec::new(), 0);

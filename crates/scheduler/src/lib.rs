@@ -10,8 +10,9 @@
 //! - [`cycle`]: one Pod, all nodes, one answer; no I/O
 //! - [`plugins`]: what keeps a Pod off a node and what makes one better, one file each
 //! - [`cache`]: nodes and the Pods on them, bound or assumed
+//! - [`storage`]: claims and volumes, and which a Pod would have where
 //! - [`pod`], [`node`], [`resources`], [`terms`]: objects as the scheduler sees them, read once
-//! - `bind`: tells the API server
+//! - `volumes`: gives a Pod its volumes before its node; `bind`: tells the API server
 
 pub mod scheduler;
 
@@ -26,9 +27,11 @@ pub mod cache;
 pub mod node;
 pub mod pod;
 pub mod resources;
+pub mod storage;
 pub mod terms;
 
 mod bind;
+mod volumes;
 
 #[cfg(test)]
 mod testing;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
-use pintle_runtime::Key;
+use pintle_runtime::{Key, storage};
 
 use crate::resources::{Resources, requests};
 use crate::terms::{PodTerm, Spread, WeightedPodTerm, spreads, terms};
@@ -24,6 +24,15 @@ pub struct PodInfo {
     /// Anti-affinity has a negative weight.
     pub preferred: Vec<WeightedPodTerm>,
     pub spreads: Vec<Spread>,
+    pub claims: Vec<UsedClaim>,
+}
+
+/// A claim that a Pod mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedClaim {
+    pub key: Key,
+    /// For this Pod alone, from a template in its volume.
+    pub is_made: bool,
 }
 
 /// A port of the node that only one Pod can have.
@@ -57,6 +66,7 @@ impl PodInfo {
             anti_affinity: terms.anti_affinity,
             preferred: terms.preferred,
             spreads: spreads(&pod),
+            claims: claims(&pod),
             pod,
         }
     }
@@ -73,6 +83,17 @@ impl PodInfo {
     pub fn is_going(&self) -> bool {
         self.pod.metadata.deletion_timestamp.is_some()
     }
+}
+
+fn claims(pod: &Pod) -> Vec<UsedClaim> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes
+        .filter_map(|volume| {
+            let key = Key::new(namespace, storage::claim_name(pod, volume)?);
+            Some(UsedClaim { key, is_made: volume.ephemeral.is_some() })
+        })
+        .collect()
 }
 
 fn ports(spec: &PodSpec) -> Vec<HostPort> {

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pintle_runtime::{Attempt, Cause, Causes, Change, Context, Recorder, Trigger};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cache::Cache;
 use crate::cycle::{Cycle, Diagnosis};
 use crate::pod::PodInfo;
 use crate::queue::{Depth, Queue};
+use crate::storage::Choice;
 use crate::watch::Watch;
 use crate::{DEFAULT_NAME, bind, plugins};
 
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     // Lock order: cache before queue.
     cache: Mutex<Cache>,
     pub(crate) queue: Queue,
+    /// For Pods that wait for their volumes.
+    pub(crate) storage_changed: Notify,
     pub(crate) context: Arc<Context>,
     pub(crate) recorder: Recorder,
 }
@@ -85,6 +88,7 @@ fn prepare(context: Context) -> (Arc<Shared>, Cycle) {
     let shared = Arc::new(Shared {
         cache: Mutex::default(),
         queue: Queue::new(helped_by),
+        storage_changed: Notify::new(),
         recorder: context.recorder(DEFAULT_NAME),
         context: Arc::new(context),
     });
@@ -112,12 +116,16 @@ async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
             under_way.spawn(async move {
                 let write = async {
                     match outcome {
-                        Ok(node) => bind::bind(&shared, &pod, &node).await,
+                        Ok((node, choice)) if choice.is_empty() => bind::bind(&shared, &pod, &node).await,
+                        Ok((node, choice)) => {
+                            // Volumes may take minutes, and others must not wait for them.
+                            drop(permit);
+                            bind::bind_with_volumes(&shared, &pod, &node, &choice).await;
+                        }
                         Err(diagnosis) => bind::report(&shared, &pod, &diagnosis).await,
                     }
                 };
                 because_of(&pod, &shared.context).scope(write).await;
-                drop(permit);
             });
         }
     };
@@ -137,7 +145,7 @@ fn because_of(pod: &PodInfo, context: &Arc<Context>) -> Arc<Attempt> {
 }
 
 /// Finds a node and takes it, or sets the Pod aside; nothing if the Pod needs no node.
-fn attempt(shared: &Shared, cycle: &mut Cycle, pod: &Arc<PodInfo>) -> Option<Result<String, Diagnosis>> {
+fn attempt(shared: &Shared, cycle: &mut Cycle, pod: &Arc<PodInfo>) -> Option<Result<(String, Choice), Diagnosis>> {
     let mut cache = shared.cache();
     if cache.is_placed(&pod.uid) || pod.is_going() {
         shared.queue.remove(&pod.key, &pod.uid);
@@ -145,8 +153,10 @@ fn attempt(shared: &Shared, cycle: &mut Cycle, pod: &Arc<PodInfo>) -> Option<Res
     }
     Some(match cycle.schedule(pod, &cache) {
         Ok(node) => {
+            let choice = cache.node(&node).map(|node| cache.storage.choice_for(pod, node)).unwrap_or_default();
+            cache.storage.assume(&choice, &node);
             cache.place(pod.clone(), &node);
-            Ok(node)
+            Ok((node, choice))
         }
         Err(diagnosis) => {
             shared.queue.park(pod, &diagnosis.plugins);

@@ -1,29 +1,36 @@
-//! Turns changes of Pods, nodes and namespaces into what the cache and the queue know.
+//! Turns changes of Pods, nodes, namespaces and storage into what the cache and the queue know.
 //!
 //! The cache learns of a change before the queue is told that something happened: a Pod tried in between has seen it.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use pintle_runtime::{Change, Context, Informer, Registration};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use pintle_runtime::{Change, Context, Informer, Key, Registration};
 
 use crate::DEFAULT_NAME;
 use crate::plugins::Event;
 use crate::pod::PodInfo;
 use crate::scheduler::Shared;
+use crate::storage::Storage;
 
 /// Keeps the handlers registered.
 pub(crate) struct Watch {
     pods: Informer<Pod>,
     nodes: Informer<Node>,
     namespaces: Informer<Namespace>,
-    _registrations: [Registration; 3],
+    claims: Informer<PersistentVolumeClaim>,
+    volumes: Informer<PersistentVolume>,
+    classes: Informer<StorageClass>,
+    _registrations: [Registration; 6],
 }
 
 impl Watch {
     pub(crate) fn start(context: &Context, shared: &Arc<Shared>) -> Self {
         let informers = &context.informers;
         let (pods, nodes, namespaces) = (informers.of::<Pod>(), informers.of::<Node>(), informers.of::<Namespace>());
+        let (claims, volumes) = (informers.of::<PersistentVolumeClaim>(), informers.of::<PersistentVolume>());
+        let classes = informers.of::<StorageClass>();
         let registrations = [
             nodes.on_change({
                 let shared = shared.clone();
@@ -33,16 +40,33 @@ impl Watch {
                 let shared = shared.clone();
                 move |change| on_namespace(&shared, change)
             }),
+            classes.on_change({
+                let shared = shared.clone();
+                move |change| {
+                    on_storage(&shared, change, |storage, key, class| storage.set_class(key.name(), class));
+                }
+            }),
+            volumes.on_change({
+                let shared = shared.clone();
+                move |change| {
+                    on_storage(&shared, change, |storage, key, volume| storage.set_volume(key.name(), volume));
+                }
+            }),
+            claims.on_change({
+                let shared = shared.clone();
+                move |change| on_storage(&shared, change, Storage::set_claim)
+            }),
             pods.on_change({
                 let shared = shared.clone();
                 move |change| on_pod(&shared, change)
             }),
         ];
-        Watch { pods, nodes, namespaces, _registrations: registrations }
+        Watch { pods, nodes, namespaces, claims, volumes, classes, _registrations: registrations }
     }
 
     pub(crate) async fn synced(&self) {
         tokio::join!(self.pods.synced(), self.nodes.synced(), self.namespaces.synced());
+        tokio::join!(self.claims.synced(), self.volumes.synced(), self.classes.synced());
     }
 }
 
@@ -84,6 +108,17 @@ fn on_namespace(shared: &Shared, change: &Change<Namespace>) {
     shared.queue.happened(Event::NamespaceChanged);
 }
 
+/// A claim, a volume or a class: what is known of it is replaced, or forgotten.
+fn on_storage<K: kube::Resource>(shared: &Shared, change: &Change<K>, set: impl Fn(&mut Storage, Key, Option<Arc<K>>)) {
+    if change.is_resync() {
+        return;
+    }
+    let object = (!change.is_deleted()).then(|| change.object().clone());
+    set(&mut shared.cache().storage, change.key(), object);
+    shared.queue.happened(Event::StorageChanged);
+    shared.storage_changed.notify_waiters();
+}
+
 fn on_pod(shared: &Shared, change: &Change<Pod>) {
     let pod = change.object();
     let node = node_of(pod);
@@ -93,6 +128,8 @@ fn on_pod(shared: &Shared, change: &Change<Pod>) {
         shared.queue.remove(&change.key(), uid);
         if was_placed {
             shared.queue.happened(Event::PodRemoved);
+            // It may have waited for its volumes.
+            shared.storage_changed.notify_waiters();
         }
     } else if let Some(node) = node {
         // Its status is of no interest here, and changes more often than all the rest.

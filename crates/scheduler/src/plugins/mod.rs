@@ -14,12 +14,16 @@ mod node_unschedulable;
 mod pod_topology_spread;
 mod resources_fit;
 mod taint_toleration;
+mod volume_binding;
+mod volume_restrictions;
 
 use std::borrow::Cow;
 
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+
+pub(crate) use node_affinity::term_matches;
 
 /// The best score that a node can have from one plugin, before its weight.
 pub const MAX_SCORE: i64 = 100;
@@ -32,6 +36,11 @@ pub trait Plugin: Send + Sync {
 
     /// What may make a Pod that this plugin rejected fit after all.
     fn helped_by(&self) -> &'static [Event];
+
+    /// Why no node at all will do, whatever it is like.
+    fn refusal(&self, _pod: &PodInfo, _cache: &Cache) -> Option<String> {
+        None
+    }
 
     fn filter<'a>(&self, _pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
         None
@@ -74,6 +83,8 @@ pub enum Event {
     /// A Pod on a node ended or was deleted.
     PodRemoved,
     NamespaceChanged,
+    /// A claim, a volume or a class.
+    StorageChanged,
 }
 
 /// Every plugin; filters are asked in this order, the cheap and telling ones first.
@@ -85,6 +96,8 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
         Box::new(node_affinity::NodeAffinity),
         Box::new(node_ports::NodePorts),
         Box::new(resources_fit::ResourcesFit),
+        Box::new(volume_restrictions::VolumeRestrictions),
+        Box::new(volume_binding::VolumeBinding),
         Box::new(pod_topology_spread::PodTopologySpread),
         Box::new(inter_pod_affinity::InterPodAffinity),
         Box::new(balanced_allocation::BalancedAllocation),

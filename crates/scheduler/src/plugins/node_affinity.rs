@@ -88,7 +88,7 @@ fn affinity(pod: &PodInfo) -> Option<&Affinity> {
 }
 
 /// All of a term must hold; an empty term holds for no node.
-fn term_matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
+pub(crate) fn term_matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
     let name = |field: &str| (field == "metadata.name").then_some(node.name.as_str());

@@ -1,6 +1,6 @@
-//! The loop that brings claims and volumes together.
+//! The loop that brings claims and volumes together, and the scheduler where it has a part in it.
 
-use crate::{create, delete, torture, with};
+use crate::{create, delete, pod, torture, with};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use pintle_testkit::Scenario;
@@ -100,4 +100,40 @@ fn a_claim_without_a_class_gets_the_default_and_asks_its_provisioner_wherever_th
             .await;
         });
     torture(&scenario);
+}
+
+#[test]
+fn a_pod_gets_its_volume_with_its_node_wherever_the_scheduler_is_lost() {
+    let scenario = Scenario::of("kube-scheduler")
+        .on(with(&["volumes", "serviceaccount", "nodelifecycle"], 2, true))
+        .ignoring("claimRef.resourceVersion")
+        .setup(|cluster| async move {
+            let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+                "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"});
+            create(&cluster, class).await;
+            create(&cluster, local("disk", "2Gi", "node-1")).await;
+            create(&cluster, local("large", "9Gi", "node-1")).await;
+        })
+        .steps(|cluster| async move {
+            create(&cluster, claim("first", "2Gi", json!({"storageClassName": "local"}))).await;
+            create(&cluster, claim("second", "9Gi", json!({"storageClassName": "local"}))).await;
+            create(&cluster, claim("none", "99Gi", json!({"storageClassName": "local"}))).await;
+            for (name, claim) in [("one", "first"), ("two", "second"), ("waits", "none")] {
+                create(&cluster, user(name, claim)).await;
+            }
+        });
+    torture(&scenario);
+}
+
+/// A volume that only one node reaches.
+fn local(name: &str, size: &str, node: &str) -> Value {
+    let terms = json!([{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]);
+    let affinity = json!({"required": {"nodeSelectorTerms": terms}});
+    volume(name, size, json!({"storageClassName": "local", "nodeAffinity": affinity}))
+}
+
+fn user(name: &str, claim: &str) -> Value {
+    let mut user = pod(name);
+    user["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
+    user
 }
