@@ -1,8 +1,12 @@
 //! The cluster's own certificate authority: made at the first start, kept with 0600, signs the server's and the
 //! administrator's certificates at every start.
 
+mod ask;
+mod changing;
 mod request;
 
+pub use ask::{Request, ask, validity};
+pub use changing::Changing;
 pub use request::{Terms, public_key_hash};
 
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
@@ -11,8 +15,8 @@ use rcgen::{
     SanType, date_time_ymd,
 };
 use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use std::fs;
 use std::io::Write;
@@ -172,23 +176,28 @@ impl Pki {
     }
 
     fn tls(&self, identity: &Identity, protocols: &[&[u8]]) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        let setup = |e: rustls::pki_types::pem::Error| PkiError::Setup(e.to_string());
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).map_err(setup)?)?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|e| PkiError::Setup(e.to_string()))?;
-        let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).map_err(setup)?];
-        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(setup)?;
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key)?;
+        let shown = Arc::new(Changing::default());
+        shown.set(identity)?;
+        let mut config = trusting(&self.ca_pem)?.with_cert_resolver(shown);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Arc::new(config))
     }
+}
+
+/// TLS for a server that verifies the certificates which clients show, if they show one.
+fn trusting(
+    ca_pem: &str,
+) -> Result<rustls::ConfigBuilder<rustls::ServerConfig, rustls::server::WantsServerCert>, PkiError> {
+    let setup = |e: rustls::pki_types::pem::Error| PkiError::Setup(e.to_string());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(setup)?)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|e| PkiError::Setup(e.to_string()))?;
+    let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_client_cert_verifier(verifier))
 }
 
 fn valid_for(mut params: CertificateParams, now: Timestamp, years: i16) -> CertificateParams {

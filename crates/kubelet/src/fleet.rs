@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::{Node, Pod};
 use pintle_container::{Runtime, Simulated};
 use pintle_meta::Clock;
-use pintle_runtime::{Context, Trigger};
+use pintle_runtime::{Context, Informer, Selection, Trigger};
 use tokio::task::JoinHandle;
 
 use crate::collect::Collector;
@@ -30,6 +31,7 @@ const SHARE_OUT: Duration = Duration::from_secs(60);
 pub struct Fleet {
     context: Context,
     pods: Pods,
+    nodes: Informer<Node>,
     trigger: Trigger,
     task: JoinHandle<()>,
     members: Mutex<BTreeMap<String, JoinHandle<()>>>,
@@ -39,21 +41,47 @@ pub struct Fleet {
 pub struct Kubelet;
 
 impl Kubelet {
-    /// Starts the agent of one node; it ends with the context's shutdown, or when the fleet of one is stopped.
+    /// Starts the agent of one node; it ends with the context's shutdown, or when the fleet of one is stopped. It watches no
+    /// more than a node may see: itself and the Pods that are bound to it.
     pub fn start(context: &Context, config: NodeConfig, runtime: Arc<dyn Runtime>) -> Fleet {
-        let fleet = Fleet::start(context);
+        let fleet = Fleet::seeing(context, |context| View::of_one(context, &config.name));
         fleet.add(config, runtime);
         fleet
+    }
+}
+
+/// What node agents watch.
+struct View {
+    pods: Informer<Pod>,
+    nodes: Informer<Node>,
+}
+
+impl View {
+    fn of_all(context: &Context) -> View {
+        View { pods: context.informers.of(), nodes: context.informers.of() }
+    }
+
+    fn of_one(context: &Context, node: &str) -> View {
+        let select = |field: &str| Selection::fields(format!("{field}={node}"));
+        View {
+            pods: context.informers.select(select("spec.nodeName")),
+            nodes: context.informers.select(select("metadata.name")),
+        }
     }
 }
 
 impl Fleet {
     /// Starts without a node.
     pub fn start(context: &Context) -> Self {
+        Fleet::seeing(context, View::of_all)
+    }
+
+    fn seeing(context: &Context, view: impl FnOnce(&Context) -> View) -> Self {
         let (trigger, context) = context.named(AGENT);
-        let (controller, pods) = Pods::new(&context);
+        let view = view(&context);
+        let (controller, pods) = Pods::new(&context, view.pods);
         let task = tokio::spawn(controller.run(pods.clone()));
-        Fleet { context, pods, trigger, task, members: Mutex::default() }
+        Fleet { context, pods, nodes: view.nodes, trigger, task, members: Mutex::default() }
     }
 
     /// Starts `count` simulated nodes, `node-0` and on, whose Leases hold for so long.
@@ -87,7 +115,8 @@ impl Fleet {
         let (eviction, rotation) = (config.eviction.clone(), config.log_rotation);
         let files = config.static_pods.clone().map(|from| Reader::new(&name, from));
         let devices = home.machine.as_ref().and_then(Machine::devices).cloned();
-        let presence = Presence::new(&self.context, config, runtime, recorder, pressure, devices.clone());
+        let presence =
+            Presence::new(&self.context, self.nodes.clone(), config, runtime, recorder, pressure, devices.clone());
         let (pods, shutdown) = (self.pods.clone(), self.context.shutdown.clone());
         let clock = self.context.clock.clone();
         let member = tokio::spawn(async move {

@@ -21,7 +21,7 @@ pub(crate) async fn up(flags: Flags) -> Result<(), Failure> {
     println!("store      memory, nothing is kept");
     let tcp = listen(flags.listen).await?;
     let address = tcp.local_addr().map_err(Failure::Runtime)?;
-    let tls = pki.server_tls(&addresses(address.ip()), &[], clock.now())?;
+    let tls = pki.server_tls(&addresses(address.ip()), &flags.tls_san, clock.now())?;
     let url = format!("https://{}", reachable(address));
     // Written before the first answer: who finds the server ready finds the way in.
     let config = write_kubeconfig(&flags, None, &url, &pki, &clock)?;
@@ -34,7 +34,7 @@ pub(crate) async fn up(flags: Flags) -> Result<(), Failure> {
             kubeconfig::render(&format!("https://{}", reachable(address)), &ca_pem, &admin)
         }),
     };
-    let builder = Cluster::builder().nodes(flags.machine.nodes.unwrap_or(1)).root_ca(&pki.ca_pem);
+    let builder = Cluster::builder().nodes(flags.nodes.unwrap_or(1)).root_ca(&pki.ca_pem);
     let control = Control::serve(builder, tcp, serving).await.map_err(Failure::Runtime)?;
     println!("api        {url}");
     println!("control    {url}/control; time is virtual and follows the machine's");

@@ -40,7 +40,7 @@ enum What {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(
-        "no container runtime: nothing listens on {0}; start `pintle up`, or name the socket with --container-runtime-endpoint unix:///PATH"
+        "no container runtime: nothing listens on {0}; start `pintle up` or `pintle node join`, or name the socket with --container-runtime-endpoint unix:///PATH"
     )]
     NoRuntime(String),
     #[error("{0}")]
@@ -101,8 +101,10 @@ fn socket(flags: &Flags) -> PathBuf {
     if let Some(endpoint) = &flags.container_runtime_endpoint {
         return PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
     }
-    let own = data_dir::resolve(flags.data_dir.as_ref()).map(|data| data.join("node/containerd/containerd.sock"));
-    own.filter(|socket| socket.exists()).unwrap_or_else(|| Path::new(CONTAINERD).to_owned())
+    let asked = flags.data_dir.as_ref();
+    let places = [data_dir::resolve(asked), data_dir::resolve_node(asked)];
+    let mut own = places.into_iter().flatten().map(|data| data.join("node/containerd/containerd.sock"));
+    own.find(|socket| socket.exists()).unwrap_or_else(|| Path::new(CONTAINERD).to_owned())
 }
 
 /// A reader that has gone away is no reason to fail.

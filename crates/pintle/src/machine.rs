@@ -6,7 +6,7 @@
 mod bounds;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +27,6 @@ pub(crate) const INSTALL: &str = "apt install containerd runc containernetworkin
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct MachineFlags {
-    /// How many simulated nodes the cluster has, in place of this machine [default: this machine; one simulated node if it
-    /// cannot run containers].
-    #[arg(long, value_name = "N", conflicts_with = "container_runtime_endpoint")]
-    pub(crate) nodes: Option<u16>,
     /// The socket of the container runtime: containerd or CRI-O [default: the one that is found, else a private one].
     #[arg(long, value_name = "unix:///PATH")]
     container_runtime_endpoint: Option<String>,
@@ -41,7 +37,7 @@ pub(crate) struct MachineFlags {
     #[arg(long, value_name = "DIR")]
     pod_manifest_path: Option<PathBuf>,
     /// How many seconds pass between two looks at that directory.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     file_check_frequency: u64,
     /// Which programs are asked for what registries want to be told: a CredentialProviderConfig.
     #[arg(long, value_name = "FILE", requires = "image_credential_provider_bin_dir")]
@@ -156,16 +152,37 @@ pub(crate) enum MachineError {
 }
 
 impl Nodes {
-    /// Finds out what this process can run. Without a directory, what the machine needs is kept until it stops.
-    pub(crate) async fn find(flags: &MachineFlags, directory: Option<&Path>) -> Result<Nodes, MachineError> {
-        if let Some(count) = flags.nodes {
+    /// As many simulated nodes as are asked for; else this machine, or one simulated node if it cannot run containers.
+    pub(crate) async fn find(
+        asked: Option<u16>,
+        flags: &MachineFlags,
+        directory: Option<&Path>,
+    ) -> Result<Nodes, MachineError> {
+        if let Some(count) = asked {
             return Ok(Nodes::Simulated(count));
         }
+        let machine = Machine::find(flags, directory).await?;
+        Ok(machine.map_or(Nodes::Simulated(1), |machine| Nodes::Machine(Box::new(machine))))
+    }
+
+    /// For the line that says what runs.
+    pub(crate) fn described(&self) -> String {
+        match self {
+            Nodes::Simulated(1) => "1 simulated node".to_owned(),
+            Nodes::Simulated(count) => format!("{count} simulated nodes"),
+            Nodes::Machine(machine) => format!("node {} ({})", machine.config.name, machine.runtime.version()),
+        }
+    }
+}
+
+impl Machine {
+    /// Finds out what this machine can run; nothing if it cannot. Without a directory, what it needs is kept until it stops.
+    pub(crate) async fn find(flags: &MachineFlags, directory: Option<&Path>) -> Result<Option<Machine>, MachineError> {
         let is_root = rustix::process::geteuid().is_root();
         let found = Path::new(CONTAINERD);
         let asked = flags.container_runtime_endpoint.as_deref();
         if asked.is_none() && (!is_root || !(found.exists() || Private::is_possible())) {
-            return Ok(Nodes::Simulated(1));
+            return Ok(None);
         }
         let temporary = match directory {
             Some(_) => None,
@@ -199,20 +216,9 @@ impl Nodes {
             ..told_of_itself(&directory)
         };
         let config = flags.bounds.apply(config)?;
-        Ok(Nodes::Machine(Box::new(Machine { config, runtime: Arc::new(cri), private, temporary })))
+        Ok(Some(Machine { config, runtime: Arc::new(cri), private, temporary }))
     }
 
-    /// For the line that says what runs.
-    pub(crate) fn described(&self) -> String {
-        match self {
-            Nodes::Simulated(1) => "1 simulated node".to_owned(),
-            Nodes::Simulated(count) => format!("{count} simulated nodes"),
-            Nodes::Machine(machine) => format!("node {} ({})", machine.config.name, machine.runtime.version()),
-        }
-    }
-}
-
-impl Machine {
     /// Ends what was started for it. Containers of a cluster that is kept run on and are found again.
     pub(crate) async fn stop(self) {
         if self.temporary.is_some() {
@@ -265,14 +271,18 @@ fn bridge(directory: &Path) -> String {
     format!("pintle{:08x}", hash & 0xffff_ffff)
 }
 
+/// The machine's name, as a node's name may be written.
+pub(crate) fn name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_lowercase();
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}
+
 fn told_of_itself(directory: &Path) -> NodeConfig {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let name = read("/proc/sys/kernel/hostname").to_lowercase();
-    let name = if name.is_empty() { "localhost".to_owned() } else { name };
     let release = read("/etc/os-release");
     let pretty =
         release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux").trim_matches('"');
-    let config = NodeConfig::new(name, address());
+    let config = NodeConfig::new(name(), address());
     NodeConfig {
         capacity: capacity(directory),
         architecture: architecture().to_owned(),
@@ -302,14 +312,18 @@ fn capacity(directory: &Path) -> BTreeMap<String, Quantity> {
 }
 
 /// The address from which this machine would speak to the world; loopback if it has no way there.
-fn address() -> IpAddr {
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) fn address() -> IpAddr {
+    address_towards((Ipv4Addr::new(198, 51, 100, 1), 9)).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// The address from which this machine would speak to another.
+pub(crate) fn address_towards(other: impl ToSocketAddrs) -> Option<IpAddr> {
+    let other = other.to_socket_addrs().ok()?.next()?;
+    let any: IpAddr = if other.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
     // Nothing is sent: connecting only makes the kernel choose.
-    let chosen = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
-        socket.connect((Ipv4Addr::new(198, 51, 100, 1), 9))?;
-        socket.local_addr()
-    });
-    chosen.map_or(loopback, |chosen| chosen.ip())
+    socket.connect(other).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// As Go names it, and with it every label and image.

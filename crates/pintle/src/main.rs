@@ -6,10 +6,12 @@ mod image;
 mod kubeconfig;
 mod machine;
 mod new;
+mod node;
 mod plane;
 mod reach;
 mod snapshot;
 mod store;
+mod token;
 mod up;
 mod why;
 
@@ -19,6 +21,10 @@ use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What is said if `PINTLE_LOG` says nothing. A machine that joins looks at the server's authority before it can trust it, and
+/// checks its hash: no reason to warn.
+const DEFAULT_LOG: &str = "warn,kube_client::client::tls=error";
 
 /// Kubernetes' control plane, node agent and controller framework as one program.
 #[derive(Parser)]
@@ -36,6 +42,10 @@ enum Command {
     Snapshot(snapshot::Flags),
     /// Tell how an object came to be as it is: who wrote it, and why.
     Why(why::Flags),
+    /// Make, list and take back the tokens with which machines join.
+    Token(token::Flags),
+    /// Make this machine a node of a cluster elsewhere, or empty a node.
+    Node(node::Flags),
     /// Bring images to this machine's container runtime, list and remove them.
     Image(image::Flags),
     /// Write a project to begin with.
@@ -44,7 +54,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PINTLE_LOG").unwrap_or_else(|_| "warn".into());
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PINTLE_LOG").unwrap_or_else(|_| DEFAULT_LOG.into());
     let colors = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colors).with_writer(std::io::stderr).init();
     let result = match arguments.command {
@@ -52,6 +62,8 @@ fn main() -> ExitCode {
         Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Why(flags) => why::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Image(flags) => image::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::Token(flags) => token::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::Node(flags) => node::run(flags),
         Command::New(flags) => new::run(flags).map_err(|failure| (failure.to_string(), 2)),
     };
     match result {

@@ -5,9 +5,10 @@ use crate::reach::{self, Reach};
 use pintle_apiserver::ApiServer;
 use pintle_apiserver::authn::User;
 use pintle_apiserver::nodes::remote::Remote;
-use pintle_apiserver::pki::{Pki, PkiError};
+use pintle_apiserver::pki::{Pki, PkiError, Terms};
 use pintle_container::Simulated;
 use pintle_controllers::roster::{self, Options, Running};
+use pintle_controllers::{Authority, Order};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
@@ -39,7 +40,7 @@ impl Plane {
         server: &ApiServer,
         clock: &Clock,
         random: &Random,
-        ca_pem: &str,
+        pki: &Arc<Pki>,
         nodes: Nodes,
         identity: Option<String>,
     ) -> Plane {
@@ -54,7 +55,8 @@ impl Plane {
         // Everything that is not elected shares its informers.
         let control = context(shutdown.clone());
         let is_node = matches!(nodes, Nodes::Machine(_));
-        let options = Options { root_ca: Some(ca_pem.to_owned()), is_node, ..Options::default() };
+        let authority: Arc<dyn Authority> = Arc::new(Signer(pki.clone()));
+        let options = Options { root_ca: Some(pki.ca_pem.clone()), authority: Some(authority), is_node };
         let loops = match identity {
             None => Loops::Alone {
                 running: roster::roster().iter().map(|known| known.start(&control, &options)).collect(),
@@ -116,6 +118,23 @@ impl Plane {
     }
 }
 
+/// The cluster's authority, as the loop that signs knows it.
+struct Signer(Arc<Pki>);
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Signer")
+    }
+}
+
+impl Authority for Signer {
+    fn sign(&self, order: &Order) -> Result<String, String> {
+        let Order { request, usages, not_before, not_after, serial } = order;
+        let terms = Terms { usages, not_before: *not_before, not_after: *not_after, serial: *serial };
+        self.0.sign_request(request, &terms).map_err(|error| error.to_string())
+    }
+}
+
 /// Every loop under a Lease of its own name, the scheduler under the name that Kubernetes' own would compete for.
 ///
 /// Each leadership has a context of its own: its informers list after the Lease was won, so that the loop sees all that
@@ -149,14 +168,12 @@ fn elected(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use k8s_openapi::api::apps::v1::Deployment;
     use k8s_openapi::api::coordination::v1::Lease;
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-    use pintle_apiserver::pki::Pki;
     use pintle_apiserver::{Pace, Parts};
     use pintle_store::MemoryStore;
     use serde_json::json;
@@ -164,14 +181,15 @@ mod tests {
     use super::*;
 
     /// An API server in memory, in virtual time.
-    async fn serve() -> (ApiServer, kube::Client, Clock) {
+    async fn serve() -> (ApiServer, kube::Client, Clock, Arc<Pki>) {
         let clock = Clock::virtual_from(Clock::system().now());
-        let token_key = Pki::generate(clock.now()).unwrap().token_key;
+        let pki = Arc::new(Pki::generate(clock.now()).unwrap());
+        let token_key = pki.token_key.clone();
         let store = Arc::new(MemoryStore::new());
         let parts = Parts { store, clock: clock.clone(), random: Random::seeded(2), token_key, pace: Pace::default() };
         let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
         let client = server.client(User::internal("system:kube-controller-manager"));
-        (server, client, clock)
+        (server, client, clock, pki)
     }
 
     /// Who holds the Leases of the loops.
@@ -194,9 +212,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn when_one_of_two_processes_stops_the_other_goes_on_with_every_loop() {
-        let (server, client, clock) = serve().await;
+        let (server, client, clock, pki) = serve().await;
         let random = Random::seeded(1);
-        let begin = |name: &str| Plane::start(&server, &clock, &random, "", Nodes::Simulated(0), Some(name.to_owned()));
+        let begin =
+            |name: &str| Plane::start(&server, &clock, &random, &pki, Nodes::Simulated(0), Some(name.to_owned()));
         let all_held_by = async |name: &str, count: usize| {
             let holders = holders(&client).await;
             holders.len() == count && holders.iter().all(|holder| holder == name)
@@ -234,8 +253,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_process_that_is_alone_writes_no_leases() {
-        let (server, client, clock) = serve().await;
-        let plane = Plane::start(&server, &clock, &Random::seeded(1), "", Nodes::Simulated(0), None);
+        let (server, client, clock, pki) = serve().await;
+        let plane = Plane::start(&server, &clock, &Random::seeded(1), &pki, Nodes::Simulated(0), None);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(holders(&client).await.is_empty());
         plane.stop().await;

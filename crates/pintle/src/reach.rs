@@ -18,7 +18,7 @@ use pintle_runtime::Shutdown;
 use tokio::net::TcpListener;
 
 /// Where a node's agent listens.
-const PORT: u16 = 10250;
+pub(crate) const PORT: u16 = 10250;
 
 /// Nodes of this process and elsewhere.
 pub(crate) struct Reach {

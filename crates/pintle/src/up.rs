@@ -7,8 +7,8 @@ use crate::machine::{self, MachineError, MachineFlags, Nodes};
 use crate::plane::Plane;
 use crate::store::{StoreError, StoreFlags};
 use pintle_apiserver::pki::{Pki, PkiError, write_private};
-use pintle_apiserver::{ApiServer, Pace, Parts, StartError, listener};
-use pintle_meta::{Clock, Random};
+use pintle_apiserver::{ApiServer, Pace, Parts, StartError, bootstrap, listener};
+use pintle_meta::{Clock, Random, Status};
 use pintle_store::Store;
 use pintle_store::file::OpenError;
 use std::io;
@@ -30,6 +30,13 @@ pub(crate) struct Flags {
     /// Where the administrator's kubeconfig is written [default: DIR/admin.kubeconfig].
     #[arg(long, value_name = "FILE")]
     write_kubeconfig: Option<PathBuf>,
+    /// More names and addresses under which the API server is reached, for its certificate.
+    #[arg(long, value_name = "NAME|ADDR")]
+    pub(crate) tls_san: Vec<String>,
+    /// How many simulated nodes the cluster has, in place of this machine [default: this machine; one simulated node if it
+    /// cannot run containers].
+    #[arg(long, value_name = "N", conflicts_with = "container_runtime_endpoint")]
+    pub(crate) nodes: Option<u16>,
     #[command(flatten)]
     pub(crate) machine: MachineFlags,
     /// Keep nothing: the cluster lives in memory and is gone when it stops.
@@ -63,6 +70,8 @@ pub(crate) enum Failure {
     Listen { address: SocketAddr, source: io::Error },
     #[error("{0}")]
     Start(#[from] StartError),
+    #[error("how the cluster is reached cannot be published: {}", .0.message)]
+    Publish(Status),
     #[error("{0}")]
     Machine(#[from] MachineError),
     #[error("cannot start: {0}")]
@@ -127,7 +136,10 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     })
     .await?;
     server.set_address(address.to_string());
-    let tls = pki.server_tls(&addresses(address.ip()), &[], clock.now())?;
+    let tls = pki.server_tls(&addresses(address.ip()), &flags.tls_san, clock.now())?;
+    bootstrap::publish(&server, &format!("https://{}", advertised(address)), &pki.ca_pem)
+        .await
+        .map_err(Failure::Publish)?;
     let url = format!("https://{}", reachable(address));
     // Written before the first answer: who finds the server ready finds the way in.
     let config = write_kubeconfig(&flags, directory.as_deref(), &url, &pki, &clock)?;
@@ -140,10 +152,11 @@ async fn up(flags: Flags) -> Result<(), Failure> {
     // Others may be over the same etcd: each loop acts in one of the processes.
     let identity = flags.store.etcd().map(|_| identity(&random));
     let each = if identity.is_some() { ", each when its Lease is won" } else { "" };
-    let nodes = Nodes::find(&flags.machine, directory.as_deref()).await?;
+    let nodes = Nodes::find(flags.nodes, &flags.machine, directory.as_deref()).await?;
     let described = nodes.described();
-    let simulated = matches!(nodes, Nodes::Simulated(_)) && flags.machine.nodes.is_none();
-    let plane = Plane::start(&server, &clock, &random, &pki.ca_pem, nodes, identity);
+    let simulated = matches!(nodes, Nodes::Simulated(_)) && flags.nodes.is_none();
+    let pki = Arc::new(pki);
+    let plane = Plane::start(&server, &clock, &random, &pki, nodes, identity);
     plane.reach(&server, &pki, &clock).await?;
     println!("loops      {} running{each}, {described}", plane.loops());
     if simulated {
@@ -217,10 +230,16 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> 
 /// The addresses that the server's certificate speaks for.
 pub(crate) fn addresses(listening: IpAddr) -> Vec<IpAddr> {
     let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1))];
-    if !listening.is_unspecified() && !addresses.contains(&listening) {
-        addresses.push(listening);
+    let own = if listening.is_unspecified() { machine::address() } else { listening };
+    if !addresses.contains(&own) {
+        addresses.push(own);
     }
     addresses
+}
+
+/// Where other machines reach a server that listens everywhere.
+fn advertised(address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() { SocketAddr::new(machine::address(), address.port()) } else { address }
 }
 
 /// A server that listens everywhere is reached on loopback.

@@ -48,6 +48,7 @@ pub(crate) struct Presence {
 impl Presence {
     pub(crate) fn new(
         context: &Context,
+        nodes: Informer<Node>,
         config: NodeConfig,
         runtime: Arc<dyn Runtime>,
         recorder: Recorder,
@@ -55,7 +56,7 @@ impl Presence {
         devices: Option<Arc<Devices>>,
     ) -> Self {
         Presence {
-            nodes: context.informers.of::<Node>(),
+            nodes,
             heartbeat: Heartbeat::new(context, &config),
             context: context.clone(),
             config,

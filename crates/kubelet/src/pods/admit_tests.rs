@@ -23,7 +23,7 @@ async fn a_pod_without_its_device_fails_and_waits_only_for_one_that_is_about_to_
     let devices = devices(directory.path(), &context.clock);
     let (plugin, _shelf) = Lamps::new("a");
     register(&devices, &plugin).await;
-    let (_, pods) = Pods::new(&context);
+    let (_, pods) = Pods::new(&context, context.informers.of());
     let home = Arc::new(Home {
         name: "m".into(),
         address: [192, 0, 2, 7].into(),

@@ -151,8 +151,7 @@ pub(crate) struct Pods {
 
 impl Pods {
     /// Makes the loop and the handle through which nodes join it.
-    pub(crate) fn new(context: &Context) -> (Controller, Pods) {
-        let pods = context.informers.of::<Pod>();
+    pub(crate) fn new(context: &Context, pods: Informer<Pod>) -> (Controller, Pods) {
         pods.add_index(BY_NODE, |pod| node_of(pod).map(str::to_owned).into_iter().collect());
         let homes: Arc<RwLock<BTreeMap<String, Arc<Home>>>> = Arc::default();
         let controller = Controller::new("kubelet", context).workers(WORKERS).watch(&pods, {

@@ -28,7 +28,7 @@ impl Scene {
         let directory = tempfile::tempdir().unwrap();
         let server = Server::default();
         let context = server.context();
-        let (_, pods) = Pods::new(&context);
+        let (_, pods) = Pods::new(&context, context.informers.of());
         let home = Home {
             name: "m".into(),
             address: [192, 0, 2, 7].into(),

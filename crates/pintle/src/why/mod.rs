@@ -3,12 +3,10 @@
 mod kinds;
 mod tell;
 
-use crate::data_dir;
+use crate::kubeconfig::{ClusterFlags, NoWay};
 use kinds::Kind;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
+use kube::Client;
 use serde_json::Value;
-use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub(crate) struct Flags {
@@ -18,12 +16,8 @@ pub(crate) struct Flags {
     /// The object's namespace [default: the kubeconfig's].
     #[arg(short, long, value_name = "NS")]
     namespace: Option<String>,
-    /// How to reach the server [default: $KUBECONFIG, then DIR/admin.kubeconfig, then ~/.kube/config].
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Where the cluster is kept [default: $XDG_DATA_HOME/pintle or ~/.local/share/pintle].
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
     /// What to print.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -54,10 +48,8 @@ pub(crate) enum Failure {
     NoCauses(String),
     #[error("{0}; causes are shown to administrators, or to whom a role lets get /debug/pintle/causes")]
     Forbidden(String),
-    #[error(
-        "no way to the server: {0}; name a kubeconfig with --kubeconfig, or the cluster's directory with --data-dir"
-    )]
-    NoKubeconfig(#[from] KubeconfigError),
+    #[error("{0}")]
+    NoWay(#[from] NoWay),
     #[error("the server cannot be asked: {0}")]
     Server(#[from] kube::Error),
     #[error("cannot start: {0}")]
@@ -76,7 +68,7 @@ async fn why(flags: &Flags) -> Result<String, Failure> {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => (kind, name),
         _ => return Err(Failure::NoObject(flags.object.clone())),
     };
-    let config = Config::from_custom_kubeconfig(kubeconfig(flags)?, &KubeConfigOptions::default()).await?;
+    let config = flags.cluster.config().await?;
     let server = config.cluster_url.to_string();
     let client = Client::try_from(config)?;
     let groups = [get(&client, "/api", true).await?, get(&client, "/apis", true).await?];
@@ -126,22 +118,6 @@ async fn get(client: &Client, path: &str, discovery: bool) -> Result<Value, kube
     };
     let request = http::Request::get(path).header(http::header::ACCEPT, accept).body(Vec::new());
     client.request(request.map_err(kube::Error::HttpError)?).await
-}
-
-fn kubeconfig(flags: &Flags) -> Result<Kubeconfig, KubeconfigError> {
-    if let Some(file) = &flags.kubeconfig {
-        return Kubeconfig::read_from(file);
-    }
-    let of_directory = || data_dir::resolve(flags.data_dir.as_ref()).map(|d| d.join("admin.kubeconfig"));
-    if flags.data_dir.is_none()
-        && let Some(config) = Kubeconfig::from_env()?
-    {
-        return Ok(config);
-    }
-    match of_directory().filter(|file| file.exists() || flags.data_dir.is_some()) {
-        Some(file) => Kubeconfig::read_from(file),
-        None => Kubeconfig::read(),
-    }
 }
 
 /// As it may stand in a path or a query.
