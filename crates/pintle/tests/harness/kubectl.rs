@@ -1,7 +1,6 @@
 //! kubectl as a child process, its commands written as one would type them.
 
 use super::{PATIENCE, eventually};
-use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -10,7 +9,8 @@ use tokio::process::Command;
 /// A kubectl with a kubeconfig and a home of its own.
 #[derive(Clone)]
 pub struct Kubectl {
-    program: OsString,
+    /// The program, and before it what puts it where it belongs.
+    program: Vec<String>,
     kubeconfig: PathBuf,
     home: PathBuf,
 }
@@ -25,15 +25,15 @@ pub struct Answer {
 }
 
 impl Kubectl {
-    pub fn new(kubeconfig: PathBuf, home: PathBuf) -> Kubectl {
-        let program = std::env::var_os("PINTLE_KUBECTL").unwrap_or_else(|| "kubectl".into());
+    pub fn new(program: Vec<String>, kubeconfig: PathBuf, home: PathBuf) -> Kubectl {
         Kubectl { program, kubeconfig, home }
     }
 
     /// A command, ready to be started. Words with blanks stand in single quotes.
     pub fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&self.program[0]);
         command
+            .args(&self.program[1..])
             .args(words(line))
             .env("HOME", &self.home)
             .env("KUBECONFIG", &self.kubeconfig)

@@ -12,12 +12,21 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// Looks until there is something, or fails with what was seen last.
-pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub async fn eventually<T>(what: &str, look: impl AsyncFnMut() -> Result<T, String>) -> T {
+    eventually_within(PATIENCE, what, look).await
+}
+
+/// The same for what takes its time by design.
+pub async fn eventually_within<T>(
+    patience: Duration,
+    what: &str,
+    mut look: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
+    let deadline = Instant::now() + patience;
     loop {
         match look().await {
             Ok(found) => return found,
-            Err(seen) if Instant::now() > deadline => panic!("waited {PATIENCE:?} until {what}; at last:\n{seen}"),
+            Err(seen) if Instant::now() > deadline => panic!("waited {patience:?} until {what}; at last:\n{seen}"),
             Err(_) => tokio::time::sleep(BETWEEN_LOOKS).await,
         }
     }

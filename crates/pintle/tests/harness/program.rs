@@ -11,6 +11,8 @@ use tokio::process::{Child, Command};
 /// A directory that is the home of everything a test starts, so that no cache and no file is shared.
 pub struct Place {
     directory: TempDir,
+    /// The network namespace in which everything runs, if it is not the machine's own.
+    network: Option<String>,
 }
 
 /// In place of a flag: let the program decide whether this machine is a node.
@@ -18,7 +20,20 @@ pub const REAL: &str = "(this machine)";
 
 impl Place {
     pub fn new() -> Place {
-        Place { directory: tempfile::tempdir().expect("a temporary directory") }
+        Place { directory: tempfile::tempdir().expect("a temporary directory"), network: None }
+    }
+
+    /// The same as a machine of its own: what it starts sees only this network namespace.
+    pub fn in_network(name: &str) -> Place {
+        Place { network: Some(name.to_owned()), ..Place::new() }
+    }
+
+    /// A program and the words before it.
+    pub fn words(&self, program: &str) -> Vec<String> {
+        let enter = |name: &String| vec!["nsenter".to_owned(), format!("--net=/run/netns/{name}")];
+        let mut words = self.network.as_ref().map(enter).unwrap_or_default();
+        words.push(program.to_owned());
+        words
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -26,17 +41,21 @@ impl Place {
     }
 
     pub fn kubectl(&self) -> Kubectl {
-        Kubectl::new(self.path("kubeconfig"), self.directory.path().to_owned())
+        let kubectl = std::env::var("PINTLE_KUBECTL").unwrap_or_else(|_| "kubectl".to_owned());
+        Kubectl::new(self.words(&kubectl), self.path("kubeconfig"), self.directory.path().to_owned())
     }
 
     /// Starts a cluster on a free port and waits until it is ready.
     pub async fn up(&self, flags: &[&str]) -> Program {
         let kubeconfig = self.path("kubeconfig");
-        let mut arguments = vec!["up", "--listen", "127.0.0.1:0", "--write-kubeconfig"];
+        let mut arguments = vec!["up", "--write-kubeconfig"];
         arguments.push(kubeconfig.to_str().expect("a path in UTF-8"));
         arguments.extend(flags);
-        // Most tests are not about containers: what runs them must not depend on the machine.
         let said = |flag: &&str| flags.iter().any(|given| given.starts_with(flag));
+        if !said(&"--listen") {
+            arguments.extend(["--listen", "127.0.0.1:0"]);
+        }
+        // Most tests are not about containers: what runs them must not depend on the machine.
         if !["--nodes", "--container-runtime-endpoint", REAL].iter().any(said) {
             arguments.extend(["--nodes", "1"]);
         }
@@ -59,7 +78,9 @@ impl Place {
         // A second program in the same place has its own files.
         let number = fs::read_dir(self.directory.path()).expect("the test's directory").count();
         let (stdout, stderr) = (self.path(&format!("{number}.stdout")), self.path(&format!("{number}.stderr")));
-        let child = Command::new(env!("CARGO_BIN_EXE_pintle"))
+        let words = self.words(env!("CARGO_BIN_EXE_pintle"));
+        let child = Command::new(&words[0])
+            .args(&words[1..])
             .args(arguments)
             .env("HOME", self.directory.path())
             .env("TMPDIR", self.directory.path())

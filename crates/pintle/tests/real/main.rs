@@ -21,3 +21,4 @@ mod registry;
 mod resize;
 mod statics;
 mod streams;
+mod two_nodes;

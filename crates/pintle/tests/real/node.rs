@@ -51,18 +51,31 @@ impl Real {
 
     /// The same in a place that the test has made ready.
     pub async fn start_in(place: Place, flags: &[&str]) -> Real {
-        let data = place.path("data").display().to_string();
-        let subnet = format!("10.{}.0.0/24", 150 + SUBNET.fetch_add(1, Ordering::Relaxed) % 100);
-        let plugins = place.path("plugins").display().to_string();
-        let own = ["--data-dir", &data, "--pod-cidr", &subnet, "--device-plugin-path", &plugins];
-        // Whether the disk of the machine is nearly full must not decide what other tests see.
-        let eviction = ["--eviction-hard", "memory.available<50Mi"];
-        let eviction = if flags.contains(&eviction[0]) { &[][..] } else { &eviction[..] };
-        let flags: Vec<String> = own.iter().chain(eviction).chain(flags).map(|flag| (*flag).to_owned()).collect();
-        let mut real = Real { kubectl: place.kubectl(), program: None, place, flags };
+        let mut real = Real { kubectl: place.kubectl(), program: None, flags: own_flags(&place, flags), place };
         real.up().await;
-        real.import("localhost/busybox:1", 0);
+        real.import(IMAGE, 0);
         real
+    }
+
+    /// A machine that joins the cluster of another, which gave it these words.
+    pub async fn join(place: Place, cluster: &Real, words: &[String], flags: &[&str]) -> Real {
+        std::fs::copy(cluster.place.path("kubeconfig"), place.path("kubeconfig")).expect("a file");
+        let flags: Vec<String> = words.iter().cloned().chain(own_flags(&place, flags)).collect();
+        let mut real = Real { kubectl: cluster.kubectl.clone(), program: None, flags, place };
+        real.rejoin().await;
+        real.import(IMAGE, 0);
+        real
+    }
+
+    /// Starts the agent of a machine that has joined, again if it was killed.
+    pub async fn rejoin(&mut self) {
+        let program = self.place.start(&self.flags.iter().map(String::as_str).collect::<Vec<_>>());
+        eventually("the machine has joined", async || {
+            let said = program.stdout();
+            if said.contains("joined") { Ok(()) } else { Err(said + &program.stderr()) }
+        })
+        .await;
+        self.program = Some(program);
     }
 
     /// Brings an image of busybox in under this name, made larger by some megabytes that do not compress.
@@ -174,13 +187,26 @@ impl Real {
     }
 }
 
+/// What keeps tests that run side by side apart.
+fn own_flags(place: &Place, flags: &[&str]) -> Vec<String> {
+    let data = place.path("data").display().to_string();
+    let subnet = format!("10.{}.0.0/24", 150 + SUBNET.fetch_add(1, Ordering::Relaxed) % 100);
+    let plugins = place.path("plugins").display().to_string();
+    let own = ["--data-dir", &data, "--pod-cidr", &subnet, "--device-plugin-path", &plugins];
+    // Whether the disk of the machine is nearly full must not decide what other tests see.
+    let eviction = ["--eviction-hard", "memory.available<50Mi"];
+    let eviction = if flags.contains(&eviction[0]) { &[][..] } else { &eviction[..] };
+    own.iter().chain(eviction).chain(flags).map(|flag| (*flag).to_owned()).collect()
+}
+
 impl Drop for Real {
     fn drop(&mut self) {
         // Containers outlive the agent by design: whatever the test has left is ended here, by the agent itself if it can,
         // since that gives addresses and namespaces back too.
         if self.program.is_some() {
             let remove = format!(
-                "${{PINTLE_KUBECTL:-kubectl}} --kubeconfig {} delete pods --all --all-namespaces --grace-period=1 --timeout=20s",
+                "{} --kubeconfig {} delete pods --all --all-namespaces --grace-period=1 --timeout=20s",
+                self.place.words("${PINTLE_KUBECTL:-kubectl}").join(" "),
                 self.place.path("kubeconfig").display()
             );
             let _ = Command::new("sh").args(["-c", &remove]).output();
