@@ -89,6 +89,11 @@ impl Pki {
         Ok(Pki { ca_pem: ca.pem(), ca_key_pem: key.serialize_pem(), token_key: TokenKey::generate()? })
     }
 
+    /// One that somebody else has made.
+    pub fn of(ca_pem: &str, ca_key_pem: &str, token_key: TokenKey) -> Self {
+        Pki { ca_pem: ca_pem.to_owned(), ca_key_pem: ca_key_pem.to_owned(), token_key }
+    }
+
     /// The authority kept in a directory, made there if it is new.
     pub fn open(directory: &Path, now: Timestamp) -> Result<Self, PkiError> {
         let (ca, key, token) = (directory.join("ca.crt"), directory.join("ca.key"), directory.join("sa.key"));

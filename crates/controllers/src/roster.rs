@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
@@ -10,12 +9,12 @@ use tokio::task::JoinHandle;
 use crate::csrsigning::Authority;
 
 /// What loops are told beside their context.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Options {
     /// The certificates with which Pods check the API server, as PEM; without them no `kube-root-ca.crt` is published.
     pub root_ca: Option<String>,
     /// Who signs certificates; without it nobody does here.
-    pub authority: Option<Arc<dyn Authority>>,
+    pub authority: Option<Authority>,
     /// Whether this machine is the cluster's node: without that no loop touches its disk.
     pub is_node: bool,
 }

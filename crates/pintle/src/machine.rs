@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use pintle_container::cri::private::{Private, PrivateConfig};
+use pintle_container::cri::private::{Private, PrivateConfig, has_iptables};
 use pintle_container::{Cri, Runtime};
 use pintle_kubelet::{Collection, CredentialProviders, NodeConfig, StaticPods};
 
@@ -30,7 +30,7 @@ pub(crate) struct MachineFlags {
     /// The socket of the container runtime: containerd or CRI-O [default: the one that is found, else a private one].
     #[arg(long, value_name = "unix:///PATH")]
     container_runtime_endpoint: Option<String>,
-    /// The addresses that Pods get from a private containerd's bridge.
+    /// The addresses that Pods get from our own bridge, if the runtime has no network for them.
     #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/24")]
     pod_cidr: String,
     /// A directory of files, one Pod each, that this machine runs whatever the API server says.
@@ -194,9 +194,9 @@ impl Machine {
             Some(endpoint) => {
                 let path = endpoint.strip_prefix("unix://").filter(|path| path.starts_with('/'));
                 let path = path.ok_or_else(|| MachineError::Endpoint(endpoint.to_owned()))?;
-                (None, connect(Path::new(path)).await?)
+                (None, connect(Path::new(path), flags, &directory).await?)
             }
-            None if found.exists() => (None, connect(found).await?),
+            None if found.exists() => (None, connect(found, flags, &directory).await?),
             None => {
                 let config = PrivateConfig {
                     directory: directory.join("containerd"),
@@ -261,8 +261,16 @@ fn unmount_below(directory: &Path) {
     }
 }
 
-async fn connect(socket: &Path) -> Result<Cri, MachineError> {
-    Cri::connect(socket).await.map_err(|error| MachineError::Runtime(socket.display().to_string(), error))
+/// Connects to a runtime that somebody else started, and gives its Pods a network if it has none.
+async fn connect(socket: &Path, flags: &MachineFlags, directory: &Path) -> Result<Cri, MachineError> {
+    let failed = |error| MachineError::Runtime(socket.display().to_string(), error);
+    let cri = Cri::connect(socket).await.map_err(failed)?;
+    match cri.bridge_if_none(&bridge(directory), &flags.pod_cidr, has_iptables()).await {
+        Ok(Some(file)) => println!("network    a bridge for Pods, {}: {}", flags.pod_cidr, file.display()),
+        Ok(None) => {}
+        Err(error) => tracing::warn!(%error, "Pods have no network yet"),
+    }
+    Ok(cri)
 }
 
 /// A name of at most 15 characters, the same for the same directory: two clusters on one machine have two bridges.

@@ -55,8 +55,7 @@ impl Plane {
         // Everything that is not elected shares its informers.
         let control = context(shutdown.clone());
         let is_node = matches!(nodes, Nodes::Machine(_));
-        let authority: Arc<dyn Authority> = Arc::new(Signer(pki.clone()));
-        let options = Options { root_ca: Some(pki.ca_pem.clone()), authority: Some(authority), is_node };
+        let options = Options { root_ca: Some(pki.ca_pem.clone()), authority: Some(authority(pki.clone())), is_node };
         let loops = match identity {
             None => Loops::Alone {
                 running: roster::roster().iter().map(|known| known.start(&control, &options)).collect(),
@@ -119,20 +118,12 @@ impl Plane {
 }
 
 /// The cluster's authority, as the loop that signs knows it.
-struct Signer(Arc<Pki>);
-
-impl std::fmt::Debug for Signer {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Signer")
-    }
-}
-
-impl Authority for Signer {
-    fn sign(&self, order: &Order) -> Result<String, String> {
+fn authority(pki: Arc<Pki>) -> Authority {
+    Arc::new(move |order| {
         let Order { request, usages, not_before, not_after, serial } = order;
         let terms = Terms { usages, not_before: *not_before, not_after: *not_after, serial: *serial };
-        self.0.sign_request(request, &terms).map_err(|error| error.to_string())
-    }
+        pki.sign_request(request, &terms).map_err(|error| error.to_string())
+    })
 }
 
 /// Every loop under a Lease of its own name, the scheduler under the name that Kubernetes' own would compete for.

@@ -203,7 +203,7 @@ impl Drop for Cluster {
 }
 
 /// Making a key takes longer than starting a cluster: one is enough for all tests of a process.
-fn token_key() -> TokenKey {
+pub(crate) fn token_key() -> TokenKey {
     static KEY: OnceLock<TokenKey> = OnceLock::new();
     KEY.get_or_init(|| TokenKey::generate().unwrap_or_else(|error| panic!("{error}"))).clone()
 }

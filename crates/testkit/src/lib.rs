@@ -19,7 +19,7 @@
 //! # Layout
 //!
 //! - [`builder`], [`cluster`]: starting one, its clients; [`raw`]: requests as bytes
-//! - [`loops`]: what runs in it; `processes`: each loop as if it were a process that can be lost
+//! - [`loops`]: what runs in it; `authority`: who signs certificates; `processes`: each loop as if it were a process that can be lost
 //! - [`faults`]: what may happen to requests and watches of a loop
 //! - `activity`: what was written, as the store saw it; [`settle`]: waiting until everything has happened
 //! - [`snapshot`]: the end of a run as a value; [`fork`](Cluster::fork): a copy that goes its own way
@@ -28,6 +28,7 @@
 //! - [`control`]: all of it over HTTPS, for operators in any language
 
 mod activity;
+mod authority;
 pub mod builder;
 mod chaos;
 pub mod cluster;

@@ -1,6 +1,8 @@
 //! The loops of a cluster: built-in ones by name, a user's own, the scheduler, the node agents.
 
 use crate::Cluster;
+use crate::authority::authority;
+use crate::cluster::token_key;
 use crate::processes::{Factory, Process};
 use futures::FutureExt;
 use pintle_controllers::roster;
@@ -49,7 +51,8 @@ impl Cluster {
             known.unwrap_or_else(|| panic!("there is no loop {name:?}; `pintle_controllers::roster` lists them"));
         let root_ca = self.root_ca.clone();
         let factory: Factory = Arc::new(move |context: Context| {
-            let options = roster::Options { root_ca: Some(root_ca.clone()), ..roster::Options::default() };
+            let authority = Some(authority(token_key()));
+            let options = roster::Options { root_ca: Some(root_ca.clone()), authority, is_node: false };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);

@@ -78,7 +78,9 @@ impl Cri {
             .map_err(|status| Error::Failed(format!("{}: {}", socket.display(), status.message())))?;
         let version = Version { name: told.runtime_name, version: told.runtime_version };
         let changes = tokio::sync::Mutex::new(Changes::new(caller.clone()));
-        let pause = pause_image(&caller).await;
+        // Older runtimes do not say of an image that it is pinned, but show their configuration.
+        let shown = configuration(&caller).await;
+        let pause = shown.as_ref().and_then(|config| config["sandboxImage"].as_str().map(str::to_owned));
         Ok(Cri { caller, version, pause, known: Arc::default(), changes })
     }
 
@@ -170,13 +172,12 @@ impl Cri {
     }
 }
 
-/// Older runtimes do not say of an image that it is pinned, but show their configuration.
-async fn pause_image(caller: &Caller) -> Option<String> {
+/// What the runtime shows of its configuration; containerd does.
+async fn configuration(caller: &Caller) -> Option<serde_json::Value> {
     let request = cri::StatusRequest { verbose: true };
     let told = caller.call("/runtime.v1.RuntimeService/Status", request, Duration::from_secs(10)).await;
     let told: cri::StatusResponse = told.ok()?;
-    let config: serde_json::Value = serde_json::from_str(told.info.get("config")?).ok()?;
-    config["sandboxImage"].as_str().map(str::to_owned)
+    serde_json::from_str(told.info.get("config")?).ok()
 }
 
 #[async_trait]

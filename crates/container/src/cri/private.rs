@@ -55,12 +55,7 @@ impl Private {
         {
             return Ok((Private { socket, pid, child: None }, cri));
         }
-        let network = network::bridge(
-            &config.bridge,
-            &config.subnet,
-            &directory.join("addresses"),
-            program("iptables").is_some(),
-        );
+        let network = network::bridge(&config.bridge, &config.subnet, &directory.join("addresses"), has_iptables());
         std::fs::write(directory.join("cni/10-pintle.conflist"), network.to_string()).map_err(write)?;
         std::fs::write(&file, configuration(directory, &socket)).map_err(write)?;
         let log = std::fs::File::create(directory.join("containerd.log")).map_err(write)?;
@@ -207,6 +202,11 @@ fn may_protect() -> bool {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
     bits >> SYS_RESOURCE & 1 == 1
+}
+
+/// Whether addresses of Pods can be rewritten.
+pub fn has_iptables() -> bool {
+    program("iptables").is_some()
 }
 
 /// Where a program is, by the search path.

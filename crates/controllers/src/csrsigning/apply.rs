@@ -1,7 +1,5 @@
 //! Signs, and writes the certificate or why there is none.
 
-use std::sync::Arc;
-
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,15 +15,11 @@ pub(super) struct Signer {
     clock: Clock,
     random: Random,
     requests: Informer<CertificateSigningRequest>,
-    authority: Arc<dyn Authority>,
+    authority: Authority,
 }
 
 impl Signer {
-    pub(super) fn new(
-        context: &Context,
-        requests: Informer<CertificateSigningRequest>,
-        authority: Arc<dyn Authority>,
-    ) -> Self {
+    pub(super) fn new(context: &Context, requests: Informer<CertificateSigningRequest>, authority: Authority) -> Self {
         let (clock, random) = (context.clock.clone(), context.random.clone());
         Signer { client: context.client.clone(), clock, random, requests, authority }
     }
@@ -52,7 +46,7 @@ impl Reconciler for Signer {
         let status = match plan::step(&csr, self.clock.now(), serial) {
             Step::Nothing => return Ok(Action::done()),
             Step::Fail(why) => self.failed(&csr, why),
-            Step::Sign(order) => match self.authority.sign(&order) {
+            Step::Sign(order) => match (self.authority)(&order) {
                 Ok(pem) => json!({"certificate": ByteString(pem.into_bytes())}),
                 Err(why) => self.failed(&csr, &why),
             },

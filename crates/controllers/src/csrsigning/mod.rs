@@ -7,8 +7,6 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use pintle_runtime::{Context, Controller};
 
@@ -16,7 +14,7 @@ use apply::Signer;
 pub use plan::{Authority, Order};
 
 /// Runs until the context's shutdown fires; ends at once if there is nothing to sign with. Keys are requests.
-pub(crate) async fn run(context: Context, authority: Option<Arc<dyn Authority>>) {
+pub(crate) async fn run(context: Context, authority: Option<Authority>) {
     let Some(authority) = authority else { return };
     let requests = context.informers.of::<CertificateSigningRequest>();
     Controller::new("csr-signing", &context)

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 pub struct Place {
     directory: TempDir,
     /// The network namespace in which everything runs, if it is not the machine's own.
-    network: Option<String>,
+    pub network: Option<String>,
 }
 
 /// In place of a flag: let the program decide whether this machine is a node.
@@ -21,11 +21,6 @@ pub const REAL: &str = "(this machine)";
 impl Place {
     pub fn new() -> Place {
         Place { directory: tempfile::tempdir().expect("a temporary directory"), network: None }
-    }
-
-    /// The same as a machine of its own: what it starts sees only this network namespace.
-    pub fn in_network(name: &str) -> Place {
-        Place { network: Some(name.to_owned()), ..Place::new() }
     }
 
     /// A program and the words before it.

@@ -11,6 +11,7 @@ mod node;
 mod collection;
 mod devices;
 mod files;
+mod foreign;
 mod greed;
 mod health;
 mod kills;

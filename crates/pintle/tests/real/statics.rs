@@ -27,7 +27,9 @@ async fn a_pod_in_a_file_runs_whatever_happens_to_its_mirror_and_ends_with_the_f
     let manifests = place.path("manifests");
     std::fs::create_dir(&manifests).unwrap();
     std::fs::write(manifests.join("broken.yaml"), "kind: Pod\nspec: {containers: []}").unwrap();
-    let mut cluster = Real::start_in(place, &["--pod-manifest-path", &manifests.display().to_string()]).await;
+    let manifests_flag = manifests.display().to_string();
+    let flags = ["--pod-manifest-path", &manifests_flag, "--file-check-frequency", "1"];
+    let mut cluster = Real::start_in(place, &flags).await;
     std::fs::write(manifests.join("web.yaml"), manifest("one")).unwrap();
     let node = cluster.get("nodes").await["items"][0].clone();
     let name = format!("web-{}", node["metadata"]["name"].as_str().unwrap());

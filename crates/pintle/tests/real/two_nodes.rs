@@ -78,7 +78,11 @@ async fn a_machine_that_is_cut_off_loses_its_pods_to_others_and_comes_back_clean
         return;
     }
     let cable = Cable::lay();
-    let (here, there) = (Place::in_network(&cable.ends[0]), Place::in_network(&cable.ends[1]));
+    let [here, there] = cable.ends.clone().map(|end| {
+        let mut place = Place::new();
+        place.network = Some(end);
+        place
+    });
     let one = Real::start_in(here, &["--listen", "10.249.0.1:6443"]).await;
     let kubeconfig = one.place.path("kubeconfig").display().to_string();
     let words = one.place.words(env!("CARGO_BIN_EXE_pintle"));
