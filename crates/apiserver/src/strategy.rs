@@ -83,6 +83,9 @@ pub trait Strategy: Send + Sync + 'static {
     /// The same for a write through the status subresource; everything but `status` and some metadata is the old one.
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
 
+    /// After either of them: fills in moments that a writer may leave out.
+    fn fill_in_times(&self, _object: &mut Value, _old: &Value, _now: Timestamp) {}
+
     fn validate(&self, _object: &Value, _errors: &mut field::Errors) {}
 
     /// What may not change. `validate` runs too.

@@ -109,6 +109,7 @@ impl Registry {
                 object::metadata(&mut object).insert("generation".into(), generation.into());
             }
         }
+        resource.strategy.fill_in_times(&mut object, &old, self.clock.now());
         let mut errors = Vec::new();
         metadata::validate(resource, &object, &mut errors);
         metadata::validate_update(&object, &old, &mut errors);

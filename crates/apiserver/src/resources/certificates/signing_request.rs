@@ -4,6 +4,8 @@ use super::validate;
 use crate::resources::print::{AGE, NAME, NONE, text, text_or};
 use crate::strategy::{Printed, Strategy};
 use crate::table;
+use jiff::Timestamp;
+use pintle_meta::clock::rfc3339;
 use pintle_meta::field::Errors;
 use pintle_meta::object;
 use serde_json::{Value, json};
@@ -47,6 +49,30 @@ impl Strategy for CertificateSigningRequest {
         }
     }
 
+    fn prepare_status(&self, request: &mut Value, old: &Value) {
+        keep_decision(request, old);
+    }
+
+    fn fill_in_times(&self, request: &mut Value, old: &Value, now: Timestamp) {
+        let now = rfc3339(now);
+        let is_missing = |value: Option<&Value>| value.is_none_or(Value::is_null);
+        for condition in conditions_mut(request) {
+            if is_missing(condition.get("lastUpdateTime")) {
+                condition["lastUpdateTime"] = now.clone().into();
+            }
+            if is_missing(condition.get("lastTransitionTime")) {
+                let same = |before: &&Value| {
+                    before["type"] == condition["type"]
+                        && before["status"] == condition["status"]
+                        && !is_missing(before.get("lastTransitionTime"))
+                };
+                let before = object::list(old, &["status", "conditions"]).iter().find(same);
+                let since = before.map_or_else(|| now.clone().into(), |before| before["lastTransitionTime"].clone());
+                condition["lastTransitionTime"] = since;
+            }
+        }
+    }
+
     fn validate(&self, request: &Value, errors: &mut Errors) {
         validate::new(request, errors);
     }
@@ -68,6 +94,24 @@ impl Strategy for CertificateSigningRequest {
     }
 }
 
+/// Whoever signs hands the decision back as it was; what it left out of it, or wrote otherwise, does not count. Decisions that
+/// come or go are left for the validation to see.
+fn keep_decision(request: &mut Value, old: &Value) {
+    for kind in ["Approved", "Denied"] {
+        let before = object::list(old, &["status", "conditions"]).iter().filter(|c| c["type"] == kind);
+        let before: Vec<Value> = before.cloned().collect();
+        let after: Vec<&mut Value> = conditions_mut(request).iter_mut().filter(|c| c["type"] == kind).collect();
+        if before.len() == after.len() {
+            after.into_iter().zip(before).for_each(|(after, before)| *after = before);
+        }
+    }
+}
+
+fn conditions_mut(request: &mut Value) -> &mut [Value] {
+    let conditions = request.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    conditions.map_or(&mut [], Vec::as_mut_slice)
+}
+
 fn condition(request: &Value) -> String {
     let has = |kind: &str| object::list(request, &["status", "conditions"]).iter().any(|c| c["type"] == kind);
     let mut word = match (has("Denied"), has("Approved")) {
@@ -82,4 +126,25 @@ fn condition(request: &Value) -> String {
         word.push_str(",Issued");
     }
     word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_signs_changes_no_decision_and_needs_to_know_no_time() {
+        let approved = json!({"type": "Approved", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z",
+            "lastTransitionTime": null});
+        let old = json!({"spec": {}, "status": {"conditions": [approved.clone()]}});
+        let mut request = json!({"spec": {}, "status": {"conditions": [
+            {"type": "Approved", "status": "True", "message": "changed"},
+            {"type": "Failed", "status": "True"}]}});
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        CertificateSigningRequest.prepare_status(&mut request, &old);
+        assert_eq!(request["status"]["conditions"][0], approved);
+        CertificateSigningRequest.fill_in_times(&mut request, &old, now);
+        assert_eq!(request["status"]["conditions"][1]["lastTransitionTime"], "2026-01-02T00:00:00Z");
+        assert_eq!(request["status"]["conditions"][1]["lastUpdateTime"], "2026-01-02T00:00:00Z");
+    }
 }
