@@ -16,7 +16,7 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 
 use crate::cause::{Causes, header};
-use crate::context::Context;
+use crate::context::{ClusterId, Context};
 use crate::key::Key;
 
 tokio::task_local! {
@@ -38,8 +38,8 @@ pub struct Attempt {
     written: Mutex<Written>,
 }
 
-/// The highest revision that was written, by the path of the collection.
-pub(crate) type Written = BTreeMap<String, u64>;
+/// The highest revision that was written, by cluster and the path of the collection: clusters count apart.
+pub(crate) type Written = BTreeMap<(ClusterId, String), u64>;
 
 impl Attempt {
     pub fn new(controller: Arc<str>, key: Key, number: u32, causes: Causes, context: Arc<Context>) -> Arc<Self> {
@@ -93,10 +93,10 @@ impl Attempt {
     }
 
     /// Notes what the server answered to a write, so that the next attempt can wait until the caches show it.
-    pub(crate) fn wrote(&self, path: &str, answer: &[u8]) {
+    pub(crate) fn wrote(&self, cluster: ClusterId, path: &str, answer: &[u8]) {
         let Some(version) = version_in(answer) else { return };
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let highest = written.entry(collection_of(path)).or_default();
+        let highest = written.entry((cluster, collection_of(path))).or_default();
         *highest = version.max(*highest);
     }
 

@@ -3,6 +3,7 @@
 //! The client signs: who asks, under which leadership, and, inside a reconcile, why.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
@@ -46,10 +47,11 @@ impl Context {
     /// Call it inside a tokio runtime: the event sink starts here.
     pub fn new(client: Client, clock: Clock, random: Random, shutdown: Shutdown) -> Self {
         let base = client;
-        let client = Signature::default().over(&base);
-        let informers = Informers::new(client.clone(), random.clone(), shutdown.clone());
+        let signature = Signature { cluster: ClusterId::next(), ..Signature::default() };
+        let client = signature.over(&base);
+        let informers = Informers::new(client.clone(), random.clone(), shutdown.clone()).in_cluster(signature.cluster);
         let events = Sink::start(client.clone(), clock.clone(), random.clone(), shutdown.clone());
-        let (name, board, metrics, signature) = Default::default();
+        let (name, board, metrics) = Default::default();
         Context { name, client, clock, random, informers, shutdown, board, metrics, events, base, signature }
     }
 
@@ -89,9 +91,21 @@ impl fmt::Debug for Context {
     }
 }
 
+/// Tells the clusters that a process speaks to from each other; nothing else is made of the number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClusterId(u64);
+
+impl ClusterId {
+    fn next() -> ClusterId {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        ClusterId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// What a loop's requests carry beside what is asked.
 #[derive(Clone, Debug, Default)]
 struct Signature {
+    cluster: ClusterId,
     /// The user agent.
     agent: Option<String>,
     /// Which leadership the writes belong to.
@@ -103,7 +117,7 @@ impl Signature {
     fn over(&self, client: &Client) -> Client {
         let (inner, namespace) = (client.clone(), client.default_namespace().to_owned());
         let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
-        let (agent, fence) = (value(&self.agent), value(&self.fence));
+        let (agent, fence, cluster) = (value(&self.agent), value(&self.fence), self.cluster);
         let service = tower::service_fn(move |mut request: Request<Body>| {
             let inner = inner.clone();
             if let Some(agent) = &agent {
@@ -116,7 +130,7 @@ impl Signature {
             async move {
                 // This part runs on the caller's task, which knows its attempt.
                 match Attempt::current() {
-                    Some(attempt) if writes => write(&inner, &attempt, request).await,
+                    Some(attempt) if writes => write(&inner, cluster, &attempt, request).await,
                     _ => inner.send(request).await,
                 }
             }
@@ -126,7 +140,12 @@ impl Signature {
 }
 
 /// Sends a write with its cause, and notes the revision that came of it.
-async fn write(client: &Client, attempt: &Attempt, mut request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+async fn write(
+    client: &Client,
+    cluster: ClusterId,
+    attempt: &Attempt,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, kube::Error> {
     if let Some(cause) = attempt.header() {
         request.headers_mut().insert(header::NAME, cause);
     }
@@ -137,7 +156,7 @@ async fn write(client: &Client, attempt: &Attempt, mut request: Request<Body>) -
     }
     let (head, body) = response.into_parts();
     let bytes = body.collect().await?.to_bytes();
-    attempt.wrote(&path, &bytes);
+    attempt.wrote(cluster, &path, &bytes);
     Ok(Response::from_parts(head, Body::from(bytes)))
 }
 

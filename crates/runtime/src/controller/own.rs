@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::attempt::Written;
 use crate::backoff::Backoff;
+use crate::context::ClusterId;
 use crate::informer::Informer;
 use crate::key::Key;
 
@@ -31,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An informer of any kind, as far as versions go.
 pub(super) trait View: Send + Sync {
-    /// The collection, if all of it is here.
-    fn collection(&self) -> Option<&str>;
+    /// The cluster and its collection, if all of that is here.
+    fn collection(&self) -> Option<(ClusterId, String)>;
     fn has_reached(&self, version: u64) -> bool;
 }
 
@@ -40,8 +41,8 @@ impl<K> View for Informer<K>
 where
     K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
 {
-    fn collection(&self) -> Option<&str> {
-        self.is_whole().then(|| self.path())
+    fn collection(&self) -> Option<(ClusterId, String)> {
+        self.is_whole().then(|| (self.cluster(), self.path().to_owned()))
     }
 
     fn has_reached(&self, version: u64) -> bool {
@@ -50,7 +51,8 @@ where
 }
 
 pub(super) struct OwnWrites {
-    views: Vec<Box<dyn View>>,
+    /// By what they are views of.
+    views: Vec<((ClusterId, String), Box<dyn View>)>,
     pending: Mutex<BTreeMap<Key, Pending>>,
 }
 
@@ -72,12 +74,13 @@ pub(super) enum Shown {
 
 impl OwnWrites {
     pub(super) fn new(views: Vec<Box<dyn View>>) -> Self {
+        let views = views.into_iter().filter_map(|view| Some((view.collection()?, view))).collect();
         OwnWrites { views, pending: Mutex::default() }
     }
 
     /// Notes what an attempt wrote.
     pub(super) fn note(&self, key: &Key, written: Written) {
-        let watched = |collection: &str| self.views.iter().any(|view| view.collection() == Some(collection));
+        let watched = |collection: &(ClusterId, String)| self.views.iter().any(|(of, _)| of == collection);
         let written: Written = written.into_iter().filter(|(collection, _)| watched(collection)).collect();
         if !written.is_empty() {
             self.pending().insert(key.clone(), Pending { since: Instant::now(), written, looks: 0 });
@@ -98,10 +101,7 @@ impl OwnWrites {
     }
 
     fn is_behind(&self, written: &Written) -> bool {
-        self.views.iter().any(|view| {
-            let version = view.collection().and_then(|path| written.get(path));
-            version.is_some_and(|version| !view.has_reached(*version))
-        })
+        self.views.iter().any(|(of, view)| written.get(of).is_some_and(|version| !view.has_reached(*version)))
     }
 
     fn pending(&self) -> MutexGuard<'_, BTreeMap<Key, Pending>> {

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Informer, Retention};
+use crate::context::ClusterId;
 use crate::reflector::Selection;
 use crate::shutdown::Shutdown;
 
@@ -27,6 +28,7 @@ pub struct Informers {
     random: Random,
     resync: Duration,
     cap: Option<usize>,
+    cluster: ClusterId,
     shutdown: Shutdown,
     started: Arc<Mutex<BTreeMap<Identity, Box<dyn Any + Send>>>>,
 }
@@ -37,7 +39,21 @@ type Identity = (TypeId, String, Selection, &'static str, usize);
 
 impl Informers {
     pub fn new(client: Client, random: Random, shutdown: Shutdown) -> Self {
-        Informers { client, random, resync: RESYNC, cap: None, shutdown, started: Arc::default() }
+        Informers {
+            client,
+            random,
+            resync: RESYNC,
+            cap: None,
+            cluster: ClusterId::default(),
+            shutdown,
+            started: Arc::default(),
+        }
+    }
+
+    /// Informers not yet started are of this cluster.
+    pub(crate) fn in_cluster(mut self, cluster: ClusterId) -> Self {
+        self.cluster = cluster;
+        self
     }
 
     /// Another period for informers not yet started.
@@ -100,7 +116,8 @@ impl Informers {
         }
         let api = Api::all_with(self.client.clone(), dynamic_type);
         let (random, shutdown) = (self.random.clone(), self.shutdown.clone());
-        let informer = Informer::retaining(api, selection, retention, self.cap, self.resync, random, shutdown);
+        let whose = (self.cluster, self.cap);
+        let informer = Informer::retaining(api, selection, retention, whose, self.resync, random, shutdown);
         started.insert(identity, Box::new(informer.clone()));
         informer
     }

@@ -35,6 +35,7 @@ pub use retention::Retention;
 use store::Store;
 use versions::{Versions, number};
 
+use crate::context::ClusterId;
 use crate::key::Key;
 use crate::moment::Moment;
 use crate::reflector::{Delta, Selection, reflect, reflect_without_fields};
@@ -120,6 +121,7 @@ struct Shared<K> {
     store: RwLock<Store<K>>,
     synced: Moment,
     versions: Versions,
+    cluster: ClusterId,
     path: String,
     selection: Selection,
     /// Bytes that may be kept, and whether more are.
@@ -135,19 +137,20 @@ where
 {
     /// Starts a watch of its own. Prefer [`Informers`], which shares one among all who ask.
     pub fn start(api: Api<K>, selection: Selection, resync: Duration, random: Random, shutdown: Shutdown) -> Self {
-        Informer::retaining(api, selection, &Retention::default(), None, resync, random, shutdown)
+        let whose = (ClusterId::default(), None);
+        Informer::retaining(api, selection, &Retention::default(), whose, resync, random, shutdown)
     }
 
     fn retaining(
         api: Api<K>,
         selection: Selection,
         retention: &Retention<K>,
-        cap: Option<usize>,
+        whose: (ClusterId, Option<usize>),
         resync: Duration,
         random: Random,
         shutdown: Shutdown,
     ) -> Self {
-        let informer = Informer::new(api.resource_url(), selection.clone(), retention, cap);
+        let informer = Informer::new(api.resource_url(), selection.clone(), retention, whose);
         let (listed, periodic) = (informer.clone(), informer.clone());
         let drops_fields = retention.drops_fields;
         tokio::spawn(async move {
@@ -177,16 +180,22 @@ where
 
     /// An informer without a watch, for tests: feed it with [`Informer::take`].
     pub fn detached() -> Self {
-        Informer::new("", Selection::everything(), &Retention::default(), None)
+        Informer::new("", Selection::everything(), &Retention::default(), (ClusterId::default(), None))
     }
 
-    fn new(path: &str, selection: Selection, retention: &Retention<K>, cap: Option<usize>) -> Self {
+    fn new(
+        path: &str,
+        selection: Selection,
+        retention: &Retention<K>,
+        (cluster, cap): (ClusterId, Option<usize>),
+    ) -> Self {
         Informer {
             shared: Arc::new(Shared {
                 handlers: Mutex::new(Vec::new()),
                 store: RwLock::new(Store::new(Keeping::new(retention), retention.project)),
                 synced: Moment::default(),
                 versions: Versions::default(),
+                cluster,
                 path: path.to_owned(),
                 selection,
                 cap,
@@ -346,6 +355,10 @@ where
     /// The path of the collection that is watched; empty for a detached informer.
     pub fn path(&self) -> &str {
         &self.shared.path
+    }
+
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.shared.cluster
     }
 
     /// Whether every object of the collection is here, since none was selected.

@@ -167,7 +167,7 @@ fn managed(name: &str, version: &str, writers: &[(&str, &str)]) -> ConfigMap {
 }
 
 fn kept(retention: &Retention<ConfigMap>) -> ConfigMap {
-    let informer = Informer::new("", Selection::everything(), retention, None);
+    let informer = Informer::new("", Selection::everything(), retention, (ClusterId::default(), None));
     informer.take(Delta::Applied(managed("a", "1", &[("kubectl", "2026-11-16T04:05:29Z")])));
     informer.all()[0].as_ref().clone()
 }
@@ -207,7 +207,12 @@ async fn a_handler_learns_who_wrote_last() {
 #[tokio::test]
 async fn packed_or_not_handlers_and_readers_see_the_same() {
     let told = |decoded: usize| {
-        let informer = Informer::new("", Selection::everything(), &Retention::default().decoded_up_to(decoded), None);
+        let informer = Informer::new(
+            "",
+            Selection::everything(),
+            &Retention::default().decoded_up_to(decoded),
+            (ClusterId::default(), None),
+        );
         informer.add_index("version", |map: &ConfigMap| {
             map.metadata.labels.iter().flatten().map(|(_, v)| v.clone()).collect()
         });
@@ -299,7 +304,12 @@ async fn whoever_waits_for_a_version_wakes_when_it_is_in_and_in_order() {
 
 #[tokio::test]
 async fn over_its_cap_an_informer_keeps_everything_and_says_so() {
-    let informer = Informer::new("/api/v1/configmaps", Selection::everything(), &Retention::default(), Some(400_000));
+    let informer = Informer::new(
+        "/api/v1/configmaps",
+        Selection::everything(),
+        &Retention::default(),
+        (ClusterId::default(), Some(400_000)),
+    );
     let many = |count| (0..count).map(|n| map(&format!("m{n}"), &format!("{}", n + 1), &format!("u{n}"))).collect();
     informer.take(Delta::Replaced(many(200)));
     let decoded = informer.bytes();
@@ -319,7 +329,12 @@ async fn over_its_cap_an_informer_keeps_everything_and_says_so() {
 async fn a_handler_that_joins_during_changes_misses_nothing_and_hears_nothing_twice() {
     for packed in [false, true] {
         let decoded = if packed { 0 } else { usize::MAX };
-        let informer = Informer::new("", Selection::everything(), &Retention::default().decoded_up_to(decoded), None);
+        let informer = Informer::new(
+            "",
+            Selection::everything(),
+            &Retention::default().decoded_up_to(decoded),
+            (ClusterId::default(), None),
+        );
         let source = informer.clone();
         let feeding = tokio::task::spawn_blocking(move || {
             for n in 0..400 {
