@@ -22,4 +22,5 @@ mod registry;
 mod resize;
 mod statics;
 mod streams;
+mod terminal;
 mod two_nodes;
