@@ -182,8 +182,6 @@ async fn up(flags: Flags) -> Result<(), Failure> {
 /// Returns on Ctrl-C or SIGTERM. A store that takes no writes is no reason to go: reads are still served, and `/readyz`
 /// tells whoever looks what is wrong. Files stay so until the next start; an etcd that was away comes back.
 pub(crate) async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure> {
-    let mut terminate =
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(Failure::Runtime)?;
     let look = async {
         let mut well = true;
         loop {
@@ -197,11 +195,19 @@ pub(crate) async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure>
         }
     };
     tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
+        told = told_to_stop() => told.map_err(Failure::Runtime)?,
         () = look => {}
     }
     store.health().map_err(Failure::StoreStopped)
+}
+
+/// Returns on Ctrl-C or SIGTERM.
+pub(crate) async fn told_to_stop() -> io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
 }
 
 /// What tells this process from the others over the same store: the machine's name and a number.

@@ -172,7 +172,7 @@ impl Cri {
     }
 }
 
-/// What the runtime shows of its configuration; containerd does.
+/// What the runtime shows of its configuration: containerd most of it, CRI-O which image holds sandboxes.
 async fn configuration(caller: &Caller) -> Option<serde_json::Value> {
     let request = cri::StatusRequest { verbose: true };
     let told = caller.call("/runtime.v1.RuntimeService/Status", request, Duration::from_secs(10)).await;

@@ -80,7 +80,7 @@ pub(super) fn container(config: &ContainerConfig, sandbox: &SandboxConfig) -> cr
     let image = if config.image_id.is_empty() { &config.image } else { &config.image_id };
     cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: config.name.clone(), attempt: config.attempt }),
-        image: Some(image_spec(image)),
+        image: Some(cri::ImageSpec { user_specified_image: config.image.clone(), ..image_spec(image) }),
         command: config.command.clone(),
         args: config.arguments.clone(),
         working_dir: config.working_directory.clone().unwrap_or_default(),
@@ -215,7 +215,7 @@ fn number(value: Option<i64>) -> Option<cri::Int64Value> {
 }
 
 pub(super) fn image_spec(name: &str) -> cri::ImageSpec {
-    cri::ImageSpec { image: name.to_owned(), annotations: BTreeMap::new() }
+    cri::ImageSpec { image: name.to_owned(), annotations: BTreeMap::new(), user_specified_image: name.to_owned() }
 }
 
 pub(super) fn credentials(credentials: &Credentials) -> cri::AuthConfig {

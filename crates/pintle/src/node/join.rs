@@ -27,6 +27,7 @@ use crate::data_dir;
 use crate::machine::{self, INSTALL, Machine, MachineError, MachineFlags};
 use crate::reach::PORT;
 use crate::token::read_info;
+use crate::up::told_to_stop;
 
 #[derive(clap::Args)]
 pub(crate) struct Flags {
@@ -179,7 +180,7 @@ async fn join(flags: Flags) -> Result<(), Failure> {
     println!("joined     in {} ms; Ctrl-C stops it, containers run on", started.elapsed().as_millis());
     tokio::select! {
         biased;
-        stopped = stopped() => stopped.map_err(Failure::Runtime)?,
+        told = told_to_stop() => told.map_err(Failure::Runtime)?,
         () = renewing => {}
     }
     println!("stopping");
@@ -219,14 +220,6 @@ async fn end(fleet: Fleet, machine: Option<Machine>) {
     fleet.stop().await;
     if let Some(machine) = machine {
         machine.stop().await;
-    }
-}
-
-async fn stopped() -> io::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        ended = tokio::signal::ctrl_c() => ended,
-        _ = terminate.recv() => Ok(()),
     }
 }
 

@@ -71,6 +71,9 @@ pub(in crate::cri) struct ImageSpec {
     pub(in crate::cri) image: String,
     #[prost(btree_map = "string, string", tag = "2")]
     pub(in crate::cri) annotations: BTreeMap<String, String>,
+    /// As it stands in the Pod; CRI-O checks signatures by it.
+    #[prost(string, tag = "18")]
+    pub(in crate::cri) user_specified_image: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
