@@ -84,7 +84,7 @@ pub(crate) enum Failure {
         "the server does not take the token: it may be mistyped, expired or taken back; make another with `pintle token create`"
     )]
     BadToken,
-    #[error("the server cannot be reached: {0}")]
+    #[error("the server cannot be reached: {}; is this its address, and does it listen there (`pintle up --listen 0.0.0.0:6443`)?", deepest(.0))]
     Unreachable(kube::Error),
     #[error("{0}")]
     Certificate(#[from] CertificateError),
@@ -100,6 +100,15 @@ pub(crate) enum Failure {
     Port { at: SocketAddr, source: io::Error },
     #[error("cannot start: {0}")]
     Runtime(io::Error),
+}
+
+/// Why a request failed, without the layers that pass it on.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
 }
 
 impl Failure {
@@ -231,6 +240,9 @@ async fn first(flags: &Flags, config: &Config, certificate: &Certificate) -> Res
     let client = Client::try_from(config).map_err(Failure::Unreachable)?;
     certificate.request(&client).await.map_err(|error| match error {
         CertificateError::Server(kube::Error::Api(status)) if status.code == 401 => Failure::BadToken,
+        CertificateError::Server(error @ (kube::Error::Service(_) | kube::Error::HyperError(_))) => {
+            Failure::Unreachable(error)
+        }
         other => other.into(),
     })
 }
