@@ -68,6 +68,15 @@ const SUITES: &[Suite] = &[
         kubectl: false,
     },
     Suite {
+        name: "seeds",
+        what: "seed with which a cluster lives twice, under faults: the same revisions, keys and bytes",
+        package: "pintle-testkit",
+        target: &["--test", "builtin"],
+        filter: "seeds::the_same_seed",
+        count: ("PINTLE_CONTROLLER_SEEDS", 1000),
+        kubectl: false,
+    },
+    Suite {
         name: "new",
         what: "operator written by `pintle new operator`, compiled and tested outside this repository",
         package: "pintle",

@@ -153,13 +153,28 @@ pub struct Catalogue {
     by_path: BTreeMap<(String, String, String), Arc<Resource>>,
     order: Vec<Arc<Resource>>,
     /// The core group's and all other groups' discovery documents; clients ask again and again.
-    documents: [OnceLock<Bytes>; 2],
+    documents: [OnceLock<Document>; 2],
+}
+
+/// A text that is served as it is, and the tag by which a client knows that it has not changed.
+#[derive(Debug)]
+pub struct Document {
+    pub text: Bytes,
+    pub tag: String,
+}
+
+impl Document {
+    fn of(text: String) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+        let tag = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02X}")).collect();
+        Document { text: text.into(), tag }
+    }
 }
 
 impl Catalogue {
     /// The discovery document of the core group, or of all others, written when it is first asked for.
-    pub fn document(&self, core: bool, write: impl FnOnce() -> String) -> Bytes {
-        self.documents[usize::from(core)].get_or_init(|| write().into()).clone()
+    pub fn document(&self, core: bool, write: impl FnOnce() -> String) -> &Document {
+        self.documents[usize::from(core)].get_or_init(|| Document::of(write()))
     }
 
     pub fn builtin() -> Self {

@@ -77,6 +77,27 @@ pub fn with_type(code: u16, media: &'static str, bytes: impl Into<Bytes>) -> Res
     response
 }
 
+/// An answer that a client may keep, and ask for again by its tag.
+pub fn tagged(mut response: Response<Body>, tag: &str) -> Response<Body> {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        response.headers_mut().insert(header::ETAG, tag);
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    }
+    response
+}
+
+/// The answer without its body if the client has it already.
+pub fn unless_known(mut response: Response<Body>, asked: &HeaderMap) -> Response<Body> {
+    let known = asked.get(header::IF_NONE_MATCH);
+    if known.is_some() && known == response.headers().get(header::ETAG) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response.headers_mut().remove(header::CONTENT_TYPE);
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
 /// A value, in the client's notation.
 pub fn value(code: u16, wanted: Wanted, value: &Value) -> Response<Body> {
     if wanted.yaml {

@@ -1,6 +1,8 @@
 //! Which resources the server has, for loops that work on all of them.
 
+use http::{HeaderValue, Request, StatusCode, header};
 use kube::api::ApiResource;
+use kube::client::Body;
 use kube::discovery::{ApiCapabilities, Scope};
 use kube::{Client, Discovery};
 
@@ -32,6 +34,39 @@ pub async fn discover(client: &Client) -> Result<Vec<Found>, kube::Error> {
         .collect();
     found.sort_by(|a, b| (&a.resource.group, &a.resource.plural).cmp(&(&b.resource.group, &b.resource.plural)));
     Ok(found)
+}
+
+/// For who asks again and again: a server that tags its answers is asked only whether they have changed.
+#[derive(Debug, Default)]
+pub struct Discoverer {
+    tags: [Option<HeaderValue>; 2],
+}
+
+const PATHS: [&str; 2] = ["/apis", "/api"];
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+
+impl Discoverer {
+    /// Every resource; nothing if there is nothing new since the last time. An error must be followed by another try.
+    pub async fn discover(&mut self, client: &Client) -> Result<Option<Vec<Found>>, kube::Error> {
+        let mut tags = [None, None];
+        let mut changed = false;
+        // The tags come first: what changes before the resources are read is seen twice, not never.
+        for ((path, known), tag) in PATHS.into_iter().zip(&self.tags).zip(&mut tags) {
+            let mut request = Request::get(path).header(header::ACCEPT, AGGREGATED);
+            if let Some(known) = known {
+                request = request.header(header::IF_NONE_MATCH, known);
+            }
+            let answer = client.send(request.body(Body::empty()).map_err(kube::Error::HttpError)?).await?;
+            changed |= answer.status() != StatusCode::NOT_MODIFIED;
+            *tag = answer.headers().get(header::ETAG).cloned();
+        }
+        if !changed {
+            return Ok(None);
+        }
+        let found = discover(client).await?;
+        self.tags = tags;
+        Ok(Some(found))
+    }
 }
 
 fn found(resource: ApiResource, capabilities: &ApiCapabilities) -> Found {

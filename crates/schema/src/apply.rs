@@ -9,11 +9,12 @@ use crate::decode;
 use crate::element::Element;
 use crate::fieldset::FieldSet;
 use crate::last_applied;
-use crate::managed::{Identity, Managed, Owned, without_managers};
+use crate::managed::{Identity, Managed, Owned, remove_managers, without_managers};
 use crate::node::{Kind, Schema};
 use crate::typed::{self, Comparison};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 pub use crate::managed::{Manager, Operation};
 
@@ -147,7 +148,7 @@ fn apply_once(
 
     let unchanged = live.is_some() && typed::equal(&live_value, &object);
     if let Some(owned) = managed.0.get_mut(&identity) {
-        owned.fields = owned.fields.difference(&server_fields());
+        owned.fields.subtract(&SERVER_FIELDS);
         let same_set =
             last.as_ref().is_some_and(|last| last.fields == owned.fields && last.api_version == owned.api_version);
         if owned.fields.is_empty() {
@@ -177,27 +178,34 @@ pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, manag
             _ => stored(),
         }
     };
-    *new = without_managers(new);
+    remove_managers(new);
     if !(managed.0.is_empty() && old.is_some()) {
-        let before = old.map_or_else(|| nothing_of(schema, new), without_managers);
+        // That the stored object still has its managers makes no difference: they are a field that nobody owns.
+        let nothing = old.is_none().then(|| nothing_of(schema, new)).unwrap_or_default();
         let manager = Manager { operation: Operation::Update, ..*manager };
-        own_changes(schema, &before, new, &mut managed, &manager, &FieldSet::from_paths(reset));
+        let reset = FieldSet::from_paths(reset);
+        own_changes(schema, old.unwrap_or(&nothing), new, &mut managed, &manager, &reset);
     }
     managed.write(new);
 }
 
 /// Whether two objects differ in no more than the times of their managers: such a write is no write.
 pub fn same_but_for_times(old: &Value, new: &Value) -> bool {
-    let timeless = |object: &Value| {
-        let mut object = object.clone();
-        if let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields") {
-            for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
-                entry.remove("time");
-            }
-        }
-        object
-    };
-    timeless(old) == timeless(new)
+    same_but_for(old, new, "metadata", |old, new| {
+        same_but_for(old, new, "managedFields", |old, new| {
+            let (Value::Array(old), Value::Array(new)) = (old, new) else { return old == new };
+            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same_but_for(old, new, "time", |_, _| true))
+        })
+    })
+}
+
+/// Whether two values are the same apart from one member, and that one by a rule of its own. Absence is `null`.
+fn same_but_for(old: &Value, new: &Value, member: &str, rule: impl Fn(&Value, &Value) -> bool) -> bool {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return old == new };
+    let others = |map: &'_ Map<String, Value>| map.len() - usize::from(map.contains_key(member));
+    others(old) == others(new)
+        && old.iter().filter(|(name, _)| *name != member).all(|(name, value)| new.get(name) == Some(value))
+        && rule(old.get(member).unwrap_or(&Value::Null), new.get(member).unwrap_or(&Value::Null))
 }
 
 fn own_changes(
@@ -210,19 +218,21 @@ fn own_changes(
 ) {
     let comparison = typed::compare(schema, before, after).without(reset);
     // The manager's own entry loses what changed like any other and gets it back with the new time.
-    let changed = comparison.modified.union(&comparison.added);
+    let Comparison { added, modified: mut changed, removed } = comparison;
+    changed.extend(&added);
     for owned in managed.0.values_mut() {
-        owned.fields = owned.fields.difference(&changed).difference(&comparison.removed);
+        owned.fields.subtract(&changed);
+        owned.fields.subtract(&removed);
     }
     managed.0.retain(|_, owned| !owned.fields.is_empty());
-    let fields = changed.difference(&server_fields());
-    if !fields.is_empty() {
+    changed.subtract(&SERVER_FIELDS);
+    if !changed.is_empty() {
         let owned = managed.0.entry(Identity::of(manager)).or_insert_with(|| Owned {
             api_version: manager.api_version.to_owned(),
             time: None,
             fields: FieldSet::new(),
         });
-        owned.fields = owned.fields.union(&fields);
+        owned.fields.extend(&changed);
         owned.time = Some(manager.time.to_owned());
     }
     managed.cap_updaters();
@@ -307,7 +317,7 @@ fn nothing_of(schema: &Schema, object: &Value) -> Value {
 }
 
 /// What the server sets and nobody owns.
-fn server_fields() -> FieldSet {
+static SERVER_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::from_paths(&[
         &["apiVersion"],
         &["kind"],
@@ -322,7 +332,7 @@ fn server_fields() -> FieldSet {
         &["metadata", "managedFields"],
         &["metadata", "resourceVersion"],
     ])
-}
+});
 
 #[cfg(test)]
 mod tests;

@@ -77,12 +77,21 @@ impl FieldSet {
     #[must_use]
     pub fn union(&self, other: &FieldSet) -> FieldSet {
         let mut both = self.clone();
-        both.members.extend(other.members.iter().cloned());
-        for (element, theirs) in &other.children {
-            let ours = both.children.entry(element.clone()).or_default();
-            *ours = ours.union(theirs);
-        }
+        both.extend(other);
         both
+    }
+
+    /// Adds the members of the other.
+    pub fn extend(&mut self, other: &FieldSet) {
+        self.members.extend(other.members.iter().cloned());
+        for (element, theirs) in &other.children {
+            match self.children.get_mut(element) {
+                Some(ours) => ours.extend(theirs),
+                None => {
+                    self.children.insert(element.clone(), theirs.clone());
+                }
+            }
+        }
     }
 
     #[must_use]
@@ -107,6 +116,21 @@ impl FieldSet {
             left.put(element.clone(), false, below);
         }
         left
+    }
+
+    /// Takes away the members of the other; what is below them stays.
+    pub fn subtract(&mut self, other: &FieldSet) {
+        for member in &other.members {
+            self.members.remove(member);
+        }
+        for (element, theirs) in &other.children {
+            if let Some(ours) = self.children.get_mut(element) {
+                ours.subtract(theirs);
+                if ours.is_empty() {
+                    self.children.remove(element);
+                }
+            }
+        }
     }
 
     /// Without the members of the other and all that is below them.

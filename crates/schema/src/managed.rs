@@ -211,8 +211,12 @@ fn entry(identity: &Identity, owned: &Owned) -> Value {
 /// The object without its managers, as it is compared.
 pub(crate) fn without_managers(object: &Value) -> Value {
     let mut object = object.clone();
+    remove_managers(&mut object);
+    object
+}
+
+pub(crate) fn remove_managers(object: &mut Value) {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("managedFields");
     }
-    object
 }

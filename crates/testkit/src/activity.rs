@@ -186,8 +186,10 @@ pub(crate) fn differ(path: &str, old: &Value, new: &Value, tell: &mut impl FnMut
         (Value::Object(a), Value::Object(b)) => {
             let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
             for key in keys {
-                let at = |map: &'_ serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
-                differ(&format!("{path}.{}", key.replace('.', "\u{1}")), &at(a), &at(b), tell);
+                let (old, new) = (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
+                if old != new {
+                    differ(&format!("{path}.{}", key.replace('.', "\u{1}")), old, new, tell);
+                }
             }
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {

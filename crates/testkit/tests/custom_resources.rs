@@ -1,5 +1,6 @@
 //! Custom resources are served by the same registry: checked, completed, printed and found as soon as they are defined.
 
+use pintle_runtime::discovery::Discoverer;
 use pintle_testkit::Cluster;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -58,6 +59,18 @@ async fn a_resource_is_served_and_discovered_as_soon_as_its_definition_is_there(
             conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True").then_some(())
         })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_again_what_is_served_is_told_only_what_is_new() {
+    let (cluster, mut discoverer) = (Cluster::bare().await, Discoverer::default());
+    let client = cluster.client();
+    assert!(discoverer.discover(&client).await.unwrap().is_some_and(|found| !found.is_empty()));
+    assert!(discoverer.discover(&client).await.unwrap().is_none());
+    assert_eq!(cluster.request("POST", DEFINITIONS, JSON, definition().to_string()).await.code, 201);
+    let found = discoverer.discover(&client).await.unwrap().unwrap_or_default();
+    assert!(found.iter().any(|found| found.resource.kind == "Ship"));
+    assert!(discoverer.discover(&client).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]

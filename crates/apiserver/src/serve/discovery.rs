@@ -103,12 +103,15 @@ const ITEMS: &str = "\"items\":[";
 fn aggregated(catalogue: &Catalogue, core: bool, usages: bool) -> Response<Body> {
     let document = catalogue.document(core, || all_resources(catalogue, core).to_string());
     // The text is kept for all requests; a group that the catalogue does not know is put in front of the others.
-    let split = std::str::from_utf8(&document).ok().filter(|_| usages).and_then(|text| text.split_once(ITEMS));
-    let document = match split {
-        Some((before, after)) => format!("{before}{ITEMS}{},{after}", usage::aggregated()).into(),
-        None => document.clone(),
+    let split = std::str::from_utf8(&document.text).ok().filter(|_| usages).and_then(|text| text.split_once(ITEMS));
+    let (text, tag) = match split {
+        Some((before, after)) => {
+            (format!("{before}{ITEMS}{},{after}", usage::aggregated()).into(), format!("\"{}U\"", document.tag))
+        }
+        None => (document.text.clone(), format!("\"{}\"", document.tag)),
     };
-    response::with_type(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", document)
+    let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    response::tagged(response::with_type(200, media, text), &tag)
 }
 
 fn all_resources(catalogue: &Catalogue, core: bool) -> Value {

@@ -250,26 +250,22 @@ impl Writer {
         write_line(out, kind, &shown);
     }
 
+    /// Written by hand: every quiet watch gets one again and again. No name of a kind or version needs quoting.
     fn bookmark(&self, revision: u64, ends_initial: bool) -> Bytes {
-        let mut object = json!({
-            "kind": self.resource.kind, "apiVersion": self.resource.api_version(),
-            "metadata": {"resourceVersion": revision.to_string(), "creationTimestamp": null},
-        });
-        match self.shape {
-            Shape::Table => {
-                object = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision.to_string()},
-                    "columnDefinitions": null, "rows": []});
-            }
-            Shape::PartialMetadata => {
-                object["kind"] = "PartialObjectMetadata".into();
-                object["apiVersion"] = "meta.k8s.io/v1".into();
-            }
-            _ => {}
-        }
-        if ends_initial {
-            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-        }
-        line("BOOKMARK", object.to_string().as_bytes())
+        let (kind, api_version) = match self.shape {
+            Shape::Table => ("Table", "meta.k8s.io/v1".to_owned()),
+            Shape::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
+            _ => (self.resource.kind.as_str(), self.resource.api_version()),
+        };
+        let head = codec::head(kind, &api_version);
+        let ends = if ends_initial { r#""annotations":{"k8s.io/initial-events-end":"true"},"# } else { "" };
+        let object = match self.shape {
+            Shape::Table => format!(
+                r#"{head}"metadata":{{{ends}"resourceVersion":"{revision}"}},"columnDefinitions":null,"rows":[]}}"#
+            ),
+            _ => format!(r#"{head}"metadata":{{{ends}"creationTimestamp":null,"resourceVersion":"{revision}"}}}}"#),
+        };
+        line("BOOKMARK", object.as_bytes())
     }
 }
 

@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, FutureExt, join_all};
 use kube::api::{Api, DynamicObject};
 use kube::core::PartialObjectMeta;
 use pintle_runtime::cause::Wake;
-use pintle_runtime::discovery::{Found, discover};
+use pintle_runtime::discovery::{Discoverer, Found};
 use pintle_runtime::{Cause, Change, Context, Informer, Key, Registration, Selection, Trigger, Waker};
 
 use super::SharedGraph;
@@ -31,6 +31,7 @@ impl Resources {
 
 pub(super) struct Monitors {
     context: Context,
+    discoverer: Discoverer,
     graph: SharedGraph,
     waker: Waker,
     resources: Resources,
@@ -46,8 +47,8 @@ struct Monitor {
 
 impl Monitors {
     pub(super) fn new(context: &Context, graph: SharedGraph, waker: Waker) -> Self {
-        let (context, resources) = (context.clone(), Resources::default());
-        Monitors { context, graph, waker, resources, running: BTreeMap::new() }
+        let (context, discoverer, resources) = (context.clone(), Discoverer::default(), Resources::default());
+        Monitors { context, discoverer, graph, waker, resources, running: BTreeMap::new() }
     }
 
     pub(super) fn resources(&self) -> Resources {
@@ -56,7 +57,7 @@ impl Monitors {
 
     /// Asks the server what there is, and watches exactly that.
     pub(super) async fn refresh(&mut self) -> Result<(), kube::Error> {
-        let found = discover(&self.context.client).await?;
+        let Some(found) = self.discoverer.discover(&self.context.client).await? else { return Ok(()) };
         let by_kind = found.iter().map(|found| (Kind::of(&found.resource), found.clone())).collect();
         *self.resources.0.write().unwrap_or_else(PoisonError::into_inner) = by_kind;
 

@@ -45,12 +45,13 @@ impl Reconciler for Health {
             self.tell(key.name(), &node.uid().unwrap_or_default(), "RegisteredNode", message);
         }
 
-        let mut node = node.as_ref().clone();
+        let mut node = node;
         let verdict = plan::judge(&node, &heard, now);
         if let Verdict::Silent(conditions) = &verdict {
-            node.status.get_or_insert_default().conditions = Some(conditions.clone());
+            let mut silent = node.as_ref().clone();
+            silent.status.get_or_insert_default().conditions = Some(conditions.clone());
             let api: Api<Node> = Api::all(self.client.clone());
-            node = api.replace_status(key.name(), &PostParams::default(), &node).await?;
+            node = api.replace_status(key.name(), &PostParams::default(), &silent).await?.into();
         }
         let was_ready = before.is_some_and(|before| before.ready == "True");
         let ready = plan::ready_status(&node).to_owned();

@@ -2,15 +2,19 @@
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use kube::Client;
 use kube::api::{Api, PostParams};
+use kube::core::Request;
 use pintle_meta::Clock;
 use pintle_runtime::{ApiError, Context, Error};
+use serde::Deserialize;
 
 use crate::config::NodeConfig;
 
 const NAMESPACE: &str = "kube-node-lease";
 
 pub(super) struct Heartbeat {
+    client: Client,
     leases: Api<Lease>,
     clock: Clock,
     node: String,
@@ -19,11 +23,24 @@ pub(super) struct Heartbeat {
     held: Option<Lease>,
 }
 
+/// All that the answer to a renewal is read for.
+#[derive(Deserialize)]
+struct Renewed {
+    metadata: Version,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    resource_version: Option<String>,
+}
+
 impl Heartbeat {
     pub(super) fn new(context: &Context, config: &NodeConfig) -> Self {
-        let leases = Api::namespaced(context.client.clone(), NAMESPACE);
+        let client = context.client.clone();
+        let leases = Api::namespaced(client.clone(), NAMESPACE);
         let seconds = i32::try_from(config.lease.as_secs()).unwrap_or(i32::MAX);
-        Heartbeat { leases, clock: context.clock.clone(), node: config.name.clone(), seconds, held: None }
+        Heartbeat { client, leases, clock: context.clock.clone(), node: config.name.clone(), seconds, held: None }
     }
 
     pub(super) async fn renew(&mut self, node_uid: &str) -> Result<(), Error> {
@@ -44,7 +61,13 @@ impl Heartbeat {
 
     async fn replace(&mut self, mut lease: Lease) -> Result<(), kube::Error> {
         lease.spec = Some(self.spec());
-        self.held = Some(self.leases.replace(&self.node, &PostParams::default(), &lease).await?);
+        // The server keeps what it is not told of.
+        lease.metadata.managed_fields = None;
+        let body = serde_json::to_vec(&lease).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(self.leases.resource_url()).replace(&self.node, &PostParams::default(), body);
+        let renewed: Renewed = self.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+        lease.metadata.resource_version = renewed.metadata.resource_version;
+        self.held = Some(lease);
         Ok(())
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Presence {
     devices: Option<Arc<Devices>>,
     heartbeat: Heartbeat,
     reported_at: Option<Timestamp>,
+    /// A Node that says what it should, and what was told when it was looked at.
+    in_order: Option<(Arc<Node>, Told)>,
     pressure: Arc<Pressure>,
 }
 
@@ -65,6 +67,7 @@ impl Presence {
             recorder,
             devices,
             reported_at: None,
+            in_order: None,
             pressure,
         }
     }
@@ -150,24 +153,30 @@ impl Presence {
     }
 
     /// Writes labels and status where they differ from what they should be.
-    async fn report(&mut self, node: &Node) -> Result<(), Error> {
+    async fn report(&mut self, node: &Arc<Node>) -> Result<(), Error> {
         let now = self.context.clock.now();
-        let nodes: Api<Node> = Api::all(self.context.client.clone());
-        let missing = object::missing_labels(&self.config, node);
-        if !missing.is_empty() {
-            let patch = json!({"metadata": {"labels": missing}});
-            nodes.patch(&self.config.name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
-        }
-        let old = node.status.clone().unwrap_or_default();
+        let unsaid = NodeStatus::default();
+        let old = node.status.as_ref().unwrap_or(&unsaid);
         if let Some(devices) = &self.devices {
             devices.hear(old.capacity.iter().flat_map(BTreeMap::keys));
         }
         let told = self.ask().await;
-        let status = object::status(&self.config, &self.runtime_version, &told, &old, now);
         // The cache may be behind what this agent wrote.
-        let last = self.reported_at.max(heartbeat_of(&old));
+        let last = self.reported_at.max(heartbeat_of(old));
         let is_due = last.is_none_or(|last| now.duration_since(last) >= REPORT);
-        if !is_due && !object::differs(&old, &status) {
+        let is_known = |(known, before): &(Arc<Node>, Told)| Arc::ptr_eq(known, node) && *before == told;
+        if !is_due && self.in_order.as_ref().is_some_and(is_known) {
+            return Ok(());
+        }
+        let nodes: Api<Node> = Api::all(self.context.client.clone());
+        let missing = object::missing_labels(&self.config, node);
+        if !missing.is_empty() {
+            let patch = json!({"metadata": {"labels": &missing}});
+            nodes.patch(&self.config.name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+        }
+        let status = object::status(&self.config, &self.runtime_version, &told, old, now);
+        if !is_due && !object::differs(old, &status) {
+            self.in_order = missing.is_empty().then(|| (node.clone(), told));
             return Ok(());
         }
         let mut patch = json!({"metadata": {"uid": node.metadata.uid}, "status": status});

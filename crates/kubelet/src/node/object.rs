@@ -55,7 +55,7 @@ pub(super) fn node(config: &NodeConfig, runtime_version: &str, told: &Told, now:
 }
 
 /// What the runtime says of itself and of its images.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct Told {
     /// Why Pods cannot run, if they cannot.
     pub(super) unready: Option<String>,

@@ -55,6 +55,9 @@ impl Pods {
 
 /// A strategic merge patch from one status to the other; nothing if they are the same.
 fn difference(old: &PodStatus, new: &PodStatus) -> Option<Value> {
+    if old == new {
+        return None;
+    }
     let (old, new) = (fields(old), fields(new));
     let mut patch = Map::new();
     for (field, value) in &new {

@@ -22,7 +22,10 @@ impl Comparison {
 
     /// Without the fields under these paths.
     #[must_use]
-    pub fn without(&self, paths: &FieldSet) -> Comparison {
+    pub fn without(self, paths: &FieldSet) -> Comparison {
+        if paths.is_empty() {
+            return self;
+        }
         Comparison {
             added: self.added.recursive_difference(paths),
             modified: self.modified.recursive_difference(paths),
@@ -87,16 +90,26 @@ impl Walk<'_> {
                 if before_map.is_empty() && after_map.is_empty() {
                     return self.leaf(before, after);
                 }
-                let names: BTreeSet<&String> = before_map.keys().chain(after_map.keys()).collect();
-                for name in names {
-                    self.path.push(Element::field(name));
-                    let child = self.schema.child(id, name);
-                    self.compare(child, before_map.get(name), after_map.get(name));
-                    self.path.pop();
+                for (name, before) in before_map {
+                    self.field(id, name, Some(before), after_map.get(name));
+                }
+                for (name, after) in after_map.iter().filter(|(name, _)| !before_map.contains_key(*name)) {
+                    self.field(id, name, None, Some(after));
                 }
                 false
             }
         }
+    }
+
+    fn field(&mut self, id: NodeId, name: &str, before: Option<&Value>, after: Option<&Value>) {
+        // Most fields of an object that is written again are as they were; what holds others is walked.
+        let is_plain = !matches!(before, Some(Value::Object(_) | Value::Array(_)));
+        if is_plain && before == after {
+            return;
+        }
+        self.path.push(Element::field(name));
+        self.compare(self.schema.child(id, name), before, after);
+        self.path.pop();
     }
 
     fn leaf(&mut self, before: Option<&Value>, after: Option<&Value>) -> bool {
