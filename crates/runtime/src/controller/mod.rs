@@ -9,6 +9,7 @@
 pub mod when;
 
 mod own;
+mod pace;
 #[cfg(test)]
 mod tests;
 mod wake;
@@ -237,6 +238,7 @@ impl Controller {
             context,
             waker: waker.clone(),
             own: Arc::new(OwnWrites::new(views)),
+            pace: Arc::default(),
             reconciler: Arc::new(reconciler),
         };
         let mut tasks = JoinSet::new();

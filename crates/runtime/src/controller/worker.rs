@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::own::{OwnWrites, Shown};
+use super::pace::Pace;
 use super::{Action, Reconciler, Waker};
 use crate::attempt::Attempt;
 use crate::cause::Cause;
@@ -26,18 +27,20 @@ pub(super) struct Worker<R> {
     pub(super) context: Arc<Context>,
     pub(super) waker: Waker,
     pub(super) own: Arc<OwnWrites>,
+    pub(super) pace: Arc<Pace>,
     pub(super) reconciler: Arc<R>,
 }
 
 impl<R> Clone for Worker<R> {
     fn clone(&self) -> Self {
-        let Worker { name, subject, context, waker, own, reconciler } = self;
+        let Worker { name, subject, context, waker, own, pace, reconciler } = self;
         Worker {
             name: name.clone(),
             subject: subject.clone(),
             context: context.clone(),
             waker: waker.clone(),
             own: own.clone(),
+            pace: pace.clone(),
             reconciler: reconciler.clone(),
         }
     }
@@ -58,6 +61,10 @@ impl<R: Reconciler> Worker<R> {
         let mut causes = self.waker.take(key);
         if let Shown::NotYet(again) = shown {
             return self.waker.put_back(key.clone(), &causes, again);
+        }
+        if let Err(wait) = self.pace.take(key) {
+            tracing::debug!(controller = %self.name, %key, ?wait, "this key never rests; it has to wait");
+            return self.waker.put_back(key.clone(), &causes, wait);
         }
         if causes.is_empty() {
             causes.add(Cause::timer(&self.subject.0, &self.subject.1, key));
