@@ -181,10 +181,17 @@ pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, manag
     remove_managers(new);
     if !(managed.0.is_empty() && old.is_some()) {
         // That the stored object still has its managers makes no difference: they are a field that nobody owns.
-        let nothing = old.is_none().then(|| nothing_of(schema, new)).unwrap_or_default();
+        let nothing;
+        let before = match old {
+            Some(old) => old,
+            None => {
+                nothing = nothing_of(schema, new);
+                &nothing
+            }
+        };
         let manager = Manager { operation: Operation::Update, ..*manager };
         let reset = FieldSet::from_paths(reset);
-        own_changes(schema, old.unwrap_or(&nothing), new, &mut managed, &manager, &reset);
+        own_changes(schema, before, new, &mut managed, &manager, &reset);
     }
     managed.write(new);
 }
