@@ -79,6 +79,8 @@ pub enum Delta<K> {
     Listed(String),
     /// Everything up to this version has been told.
     Bookmark(String),
+    /// The kind must be listed again and cannot be: what was told is behind, until the next list.
+    Lost,
 }
 
 /// Lists and watches until the future is dropped. The sink must not block.
@@ -123,6 +125,7 @@ impl Source {
                 }
                 Err(error) => {
                     tracing::warn!(url = %self.path, %error, "cannot list; trying again");
+                    sink(Delta::Lost);
                     tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, &self.random)).await;
                     failures += 1;
                 }

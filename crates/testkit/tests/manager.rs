@@ -139,3 +139,32 @@ async fn what_is_in_hand_is_finished_before_a_process_stops_and_gives_its_lease_
     running.await.expect("it ends").expect("and has run well");
     assert_eq!((holder().await.as_str(), finished.load(Ordering::Relaxed)), ("", 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_whose_view_is_known_to_be_behind_waits_until_it_is_not() {
+    let cluster = Cluster::bare().await;
+    cluster.run("counting", |context| async move {
+        let (maps, secrets) = (context.informers.of::<ConfigMap>(), context.informers.of::<Secret>());
+        let of_map = |change: &pintle_runtime::Change<ConfigMap>| match change.key().name() {
+            "wanted" => vec![change.key()],
+            _ => Vec::new(),
+        };
+        let counting = Controller::new("counting", &context).watch(&maps, of_map).watch(&secrets, |_| Vec::new());
+        counting.run(Counting { secrets }).await;
+    });
+    let made = async || cluster.api::<Secret>("default").list(&ListParams::default()).await.expect("a list").items;
+    cluster.settle().await;
+    // Its watch of Secrets ends, and the list that must follow is refused for a while.
+    cluster.faults.on("counting").to("secrets").drop_events(Duration::from_secs(1));
+    cluster.faults.on("counting").to("secrets").reads().fail(1, 5, 500);
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "default"}}))
+        .await
+        .expect("it is made");
+    cluster.advance(Duration::from_secs(2)).await;
+    cluster.apply(config_map("wanted")).await;
+    cluster.advance(Duration::from_secs(3)).await;
+    assert_eq!(made().await.len(), 1, "nothing is made on a view that lacks the first");
+    cluster.advance(Duration::from_secs(60)).await;
+    assert_eq!(made().await.len(), 3);
+}

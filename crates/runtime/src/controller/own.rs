@@ -6,6 +6,7 @@
 //!
 //! - Only informers over everything are waited for: one with a selection may never be told of a write.
 //! - A deletion that the server answers with a bare Status has no revision; deleting twice is harmless.
+//! - A view that must be listed again and cannot be is behind by nobody knows how much: until it is back no key is looked at.
 //! - Nobody waits: the key comes back after a moment, and after a longer one each time. After [`PATIENCE`] the loop goes on
 //!   with what it has and says so: a store that was restored from a backup never comes as far.
 
@@ -35,6 +36,8 @@ pub(super) trait View: Send + Sync {
     /// The cluster and its collection, if all of that is here.
     fn collection(&self) -> Option<(ClusterId, String)>;
     fn has_reached(&self, version: u64) -> bool;
+    /// Whether it is known to be behind, and nobody knows how far.
+    fn is_lost(&self) -> bool;
 }
 
 impl<K> View for Informer<K>
@@ -48,12 +51,18 @@ where
     fn has_reached(&self, version: u64) -> bool {
         self.version() >= version
     }
+
+    fn is_lost(&self) -> bool {
+        Informer::is_lost(self)
+    }
 }
 
 pub(super) struct OwnWrites {
-    /// By what they are views of.
-    views: Vec<((ClusterId, String), Box<dyn View>)>,
+    /// With what they are whole views of.
+    views: Vec<(Option<(ClusterId, String)>, Box<dyn View>)>,
     pending: Mutex<BTreeMap<Key, Pending>>,
+    /// Since when a view is known to be behind.
+    lost_since: Mutex<Option<Instant>>,
 }
 
 struct Pending {
@@ -74,13 +83,25 @@ pub(super) enum Shown {
 
 impl OwnWrites {
     pub(super) fn new(views: Vec<Box<dyn View>>) -> Self {
-        let views = views.into_iter().filter_map(|view| Some((view.collection()?, view))).collect();
-        OwnWrites { views, pending: Mutex::default() }
+        let views = views.into_iter().map(|view| (view.collection(), view)).collect();
+        OwnWrites { views, pending: Mutex::default(), lost_since: Mutex::default() }
+    }
+
+    /// When to look again, if a view is known to be behind: whoever acts on it does what others have undone.
+    pub(super) fn lost(&self) -> Option<Duration> {
+        let mut since = self.lost_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.views.iter().any(|(_, view)| view.is_lost()) {
+            *since = None;
+            return None;
+        }
+        let since = since.get_or_insert_with(Instant::now);
+        (since.elapsed() < PATIENCE).then_some(AGAIN.longest)
     }
 
     /// Notes what an attempt wrote.
     pub(super) fn note(&self, key: &Key, written: Written) {
-        let watched = |collection: &(ClusterId, String)| self.views.iter().any(|(of, _)| of == collection);
+        let watched =
+            |collection: &(ClusterId, String)| self.views.iter().any(|(of, _)| of.as_ref() == Some(collection));
         let written: Written = written.into_iter().filter(|(collection, _)| watched(collection)).collect();
         if !written.is_empty() {
             self.pending().insert(key.clone(), Pending { since: Instant::now(), written, looks: 0 });
@@ -101,7 +122,10 @@ impl OwnWrites {
     }
 
     fn is_behind(&self, written: &Written) -> bool {
-        self.views.iter().any(|(of, view)| written.get(of).is_some_and(|version| !view.has_reached(*version)))
+        self.views.iter().any(|(of, view)| {
+            let version = of.as_ref().and_then(|of| written.get(of));
+            version.is_some_and(|version| !view.has_reached(*version))
+        })
     }
 
     fn pending(&self) -> MutexGuard<'_, BTreeMap<Key, Pending>> {

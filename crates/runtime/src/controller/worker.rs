@@ -62,6 +62,9 @@ impl<R: Reconciler> Worker<R> {
         if let Shown::NotYet(again) = shown {
             return self.waker.put_back(key.clone(), &causes, again);
         }
+        if let Some(again) = self.own.lost() {
+            return self.waker.put_back(key.clone(), &causes, again);
+        }
         if let Err(wait) = self.pace.take(key) {
             tracing::debug!(controller = %self.name, %key, ?wait, "this key never rests; it has to wait");
             return self.waker.put_back(key.clone(), &causes, wait);

@@ -127,6 +127,8 @@ struct Shared<K> {
     /// Bytes that may be kept, and whether more are.
     cap: Option<usize>,
     over: AtomicBool,
+    /// It must be listed again, and cannot be.
+    lost: AtomicBool,
     /// As last counted.
     bytes: AtomicUsize,
 }
@@ -200,6 +202,7 @@ where
                 selection,
                 cap,
                 over: AtomicBool::new(false),
+                lost: AtomicBool::new(false),
                 bytes: AtomicUsize::new(0),
             }),
         }
@@ -217,8 +220,11 @@ where
         let version = match &delta {
             Delta::Applied(object) | Delta::Deleted(object) => number(object.meta().resource_version.as_deref()),
             Delta::Listed(version) | Delta::Bookmark(version) => number(Some(version)),
-            Delta::Replaced(_) | Delta::Listing | Delta::Page(_) => 0,
+            Delta::Replaced(_) | Delta::Listing | Delta::Page(_) | Delta::Lost => 0,
         };
+        if listed || matches!(delta, Delta::Lost) {
+            self.shared.lost.store(!listed, Ordering::Release);
+        }
         let told = {
             let mut store = self.shared.store.write().unwrap_or_else(PoisonError::into_inner);
             let told = store.take(delta, !handlers.is_empty());
@@ -355,6 +361,12 @@ where
     /// The path of the collection that is watched; empty for a detached informer.
     pub fn path(&self) -> &str {
         &self.shared.path
+    }
+
+    /// Whether what is here is known to be behind: the server no longer tells what happened since, and cannot be asked for
+    /// everything anew yet.
+    pub fn is_lost(&self) -> bool {
+        self.shared.lost.load(Ordering::Acquire)
     }
 
     pub(crate) fn cluster(&self) -> ClusterId {

@@ -158,7 +158,7 @@ impl<K: Resource> Store<K> {
                     self.objects = std::mem::take(&mut self.objects).into_iter().collect();
                 }
             }
-            Delta::Bookmark(_) => {}
+            Delta::Bookmark(_) | Delta::Lost => {}
         }
         told
     }
