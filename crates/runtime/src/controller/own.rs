@@ -31,10 +31,13 @@ const AGAIN: Backoff = Backoff { first: Duration::from_millis(2), longest: Durat
 /// How long a key waits in all.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A collection of a cluster, by its path.
+type Collection = (ClusterId, String);
+
 /// An informer of any kind, as far as versions go.
 pub(super) trait View: Send + Sync {
     /// The cluster and its collection, if all of that is here.
-    fn collection(&self) -> Option<(ClusterId, String)>;
+    fn collection(&self) -> Option<Collection>;
     fn has_reached(&self, version: u64) -> bool;
     /// Whether it is known to be behind, and nobody knows how far.
     fn is_lost(&self) -> bool;
@@ -44,7 +47,7 @@ impl<K> View for Informer<K>
 where
     K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
 {
-    fn collection(&self) -> Option<(ClusterId, String)> {
+    fn collection(&self) -> Option<Collection> {
         self.is_whole().then(|| (self.cluster(), self.path().to_owned()))
     }
 
@@ -59,7 +62,7 @@ where
 
 pub(super) struct OwnWrites {
     /// With what they are whole views of.
-    views: Vec<(Option<(ClusterId, String)>, Box<dyn View>)>,
+    views: Vec<(Option<Collection>, Box<dyn View>)>,
     pending: Mutex<BTreeMap<Key, Pending>>,
     /// Since when a view is known to be behind.
     lost_since: Mutex<Option<Instant>>,
@@ -100,8 +103,7 @@ impl OwnWrites {
 
     /// Notes what an attempt wrote.
     pub(super) fn note(&self, key: &Key, written: Written) {
-        let watched =
-            |collection: &(ClusterId, String)| self.views.iter().any(|(of, _)| of.as_ref() == Some(collection));
+        let watched = |collection: &Collection| self.views.iter().any(|(of, _)| of.as_ref() == Some(collection));
         let written: Written = written.into_iter().filter(|(collection, _)| watched(collection)).collect();
         if !written.is_empty() {
             self.pending().insert(key.clone(), Pending { since: Instant::now(), written, looks: 0 });
