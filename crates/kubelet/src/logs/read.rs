@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::fs::File;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, BufReader, Take};
 use tokio::sync::mpsc;
 
 use super::line::Line;
@@ -56,10 +56,12 @@ impl Reading {
             None => (0, 0),
         };
         let mut current = None;
-        for (index, mut file) in files.into_iter().enumerate().skip(first) {
+        for (index, (mut file, end)) in files.into_iter().enumerate().skip(first) {
             let position = if index == first { position } else { 0 };
             file.seek(SeekFrom::Start(position)).await?;
-            let mut part = Part::new(file);
+            // Who does not follow is told what there was: a container that never stops writing must not keep a reader for ever.
+            let most = if self.printer.options.follow { u64::MAX } else { end.saturating_sub(position) };
+            let mut part = Part::new(file, most);
             if !part.copy(&mut self.printer, &self.out).await? {
                 return Ok(());
             }
@@ -74,8 +76,8 @@ impl Reading {
         Ok(())
     }
 
-    /// All files of the log, oldest first. One that is moved away meanwhile is there once.
-    async fn open(&self) -> io::Result<Vec<File>> {
+    /// All files of the log with their ends, oldest first. One that is moved away meanwhile is there once.
+    async fn open(&self) -> io::Result<Vec<(File, u64)>> {
         let current = open(&self.log).await?;
         let known = match &current {
             Some(file) => Some(inode(file).await?),
@@ -89,7 +91,12 @@ impl Reading {
             }
         }
         files.extend(current);
-        Ok(files)
+        let mut ends = Vec::with_capacity(files.len());
+        for file in files {
+            let end = file.metadata().await?.len();
+            ends.push((file, end));
+        }
+        Ok(ends)
     }
 
     /// Waits for more until the container has ended and all it wrote is told.
@@ -98,7 +105,7 @@ impl Reading {
             // Asked first: what it wrote before its end is in the file then. Not each time: the runtime has other work.
             let ended = look % LOOKS == 0 && (self.ended)().await;
             if current.is_none() {
-                current = open(&self.log).await?.map(Part::new);
+                current = open(&self.log).await?.map(|file| Part::new(file, u64::MAX));
             }
             if let Some(part) = &mut current {
                 let moved = moved(part, &self.log).await?;
@@ -131,13 +138,14 @@ impl Reading {
 
 /// One file, and the begin of a line whose end is not written yet.
 struct Part {
-    file: BufReader<File>,
+    file: Take<BufReader<File>>,
     line: Vec<u8>,
 }
 
 impl Part {
-    fn new(file: File) -> Self {
-        Part { file: BufReader::with_capacity(BATCH, file), line: Vec::new() }
+    /// Of which no more than so many bytes are told.
+    fn new(file: File, most: u64) -> Self {
+        Part { file: BufReader::with_capacity(BATCH, file).take(most), line: Vec::new() }
     }
 
     /// Tells all whole lines that are there. False if no more is wanted.
@@ -235,7 +243,7 @@ async fn inode(file: &File) -> io::Result<(u64, u64)> {
 /// Whether the log's name leads elsewhere by now. A name that leads nowhere is one between two steps of a rotation.
 async fn moved(part: &Part, log: &Path) -> io::Result<bool> {
     match tokio::fs::metadata(log).await {
-        Ok(metadata) => Ok((metadata.dev(), metadata.ino()) != inode(part.file.get_ref()).await?),
+        Ok(metadata) => Ok((metadata.dev(), metadata.ino()) != inode(part.file.get_ref().get_ref()).await?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }

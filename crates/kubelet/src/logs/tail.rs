@@ -7,11 +7,12 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 const BLOCK: u64 = 64 * 1024;
 
-/// Finds the first of the last `lines` lines of some files, oldest first: which file, and where in it. Reads from the end.
-pub(super) async fn start(files: &mut [File], lines: u64) -> io::Result<(usize, u64)> {
+/// Finds the first of the last `lines` lines of some files, oldest first, each with its end: which file, and where in it. Reads
+/// from the end.
+pub(super) async fn start(files: &mut [(File, u64)], lines: u64) -> io::Result<(usize, u64)> {
     let mut left = lines;
-    for (index, file) in files.iter_mut().enumerate().rev() {
-        match start_in(file, left).await? {
+    for (index, (file, end)) in files.iter_mut().enumerate().rev() {
+        match start_in(file, *end, left).await? {
             Found::At(position) => return Ok((index, position)),
             Found::TooFew(found) => left -= found,
         }
@@ -25,8 +26,7 @@ enum Found {
     TooFew(u64),
 }
 
-async fn start_in(file: &mut File, lines: u64) -> io::Result<Found> {
-    let mut end = file.seek(SeekFrom::End(0)).await?;
+async fn start_in(file: &mut File, mut end: u64, lines: u64) -> io::Result<Found> {
     if lines == 0 {
         return Ok(Found::At(end));
     }

@@ -126,6 +126,23 @@ async fn the_last_lines_of_a_long_log_are_found_from_its_end() {
     assert_eq!(read_all(&log, query("")).await.lines().count(), 20_000);
 }
 
+#[tokio::test]
+async fn a_container_that_never_stops_writing_keeps_nobody_who_does_not_follow() {
+    let (_directory, log) = log();
+    let line = |text: &str| format!("2026-01-02T03:04:05Z stdout F {text}\n");
+    std::fs::write(&log, line("before").repeat(20_000)).unwrap();
+    let (out, mut told) = mpsc::channel(1);
+    let reading = tokio::spawn(read(log.clone(), query(""), over(), out));
+    let mut all = told.recv().await.unwrap().to_vec();
+    let mut file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+    std::io::Write::write_all(&mut file, line("after").as_bytes()).unwrap();
+    while let Some(more) = told.recv().await {
+        all.extend_from_slice(&more);
+    }
+    reading.await.unwrap().unwrap();
+    assert!(String::from_utf8(all).unwrap() == "before\n".repeat(20_000));
+}
+
 /// A log that is read while it is written.
 struct Followed {
     lines: mpsc::Receiver<Bytes>,

@@ -177,8 +177,11 @@ impl Pods {
             self.seat(&key, &sandbox.pod.uid, &home);
             self.waker.add(key);
         }
-        for pod in self.pods.by_index(BY_NODE, &home.name) {
-            self.waker.add(Key::of(pod.as_ref()));
+        // Whoever was looked at before the node was here was nobody's.
+        let known = self.pods.by_index(BY_NODE, &home.name);
+        let known = known.iter().map(|pod| Key::of(pod.as_ref()));
+        for key in self.statics.keys().into_iter().chain(known) {
+            self.waker.add(key);
         }
     }
 

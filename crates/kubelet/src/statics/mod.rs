@@ -48,6 +48,10 @@ impl Statics {
         self.all().get(key).and_then(|lives| lives.ending.as_ref().or(lives.wanted.as_ref())).cloned()
     }
 
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.all().keys().cloned().collect()
+    }
+
     /// The UIDs of all of them, also of those that come to their end.
     pub(crate) fn uids(&self) -> Vec<String> {
         let all = self.all();

@@ -43,8 +43,9 @@ async fn a_pod_in_a_file_runs_whatever_happens_to_its_mirror_and_ends_with_the_f
     assert_eq!(cluster.ok(&format!("logs {name}")).await.trim(), "one");
     assert_eq!(cluster.ok(&format!("exec {name} -- echo inside")).await.trim(), "inside");
 
-    // Who deletes the mirror gets another; what runs is not touched.
-    cluster.ok(&format!("delete pod {name}")).await;
+    // Who deletes the mirror gets another, so soon that a kubectl which waits may miss that the first was gone; what runs is not
+    // touched.
+    cluster.ok(&format!("delete pod {name} --wait=false")).await;
     let comes_back = |before: &Value| {
         let (uid, container_before) = (before["metadata"]["uid"].clone(), container(before));
         move |pods: &Value| {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use crate::node::{Real, can_run};
 
 /// Two lines, then an answer to each line of input, then the end of it.
-const TALKER: &str = "echo one; echo two >&2; while read x; do echo got $x; done; echo end; sleep 1000";
+const TALKER: &str = "echo one; echo two; while read x; do echo got $x; done; echo end; sleep 1000";
 
 #[tokio::test]
 async fn a_user_reads_logs_runs_commands_copies_files_and_reaches_ports() {
@@ -17,8 +17,7 @@ async fn a_user_reads_logs_runs_commands_copies_files_and_reaches_ports() {
         return;
     }
     let cluster = Real::start(&[]).await;
-    let containers =
-        json!([{"name": "main", "script": TALKER, "stdin": true}, {"name": "port", "script": "nc -ll -p 8080 -e cat"}]);
+    let containers = json!([{"name": "main", "script": TALKER, "stdin": true}, {"name": "port", "script": "echo wrong >&2; nc -ll -p 8080 -e cat"}]);
     cluster.pod("web", json!({"terminationGracePeriodSeconds": 1, "containers": containers})).await;
     cluster.pod("crash", json!({"containers": [{"name": "main", "script": "echo run; exit 3"}]})).await;
     cluster.ok("wait --for=condition=Ready pod/web --timeout=60s").await;
@@ -32,6 +31,7 @@ async fn a_user_reads_logs_runs_commands_copies_files_and_reaches_ports() {
 
 async fn logs(cluster: &Real) {
     cluster.until("logs web -c main", |said| said == "one\ntwo\n").await;
+    cluster.until("logs web -c port", |said| said == "wrong\n").await;
     assert_eq!(cluster.ok("logs web -c main --tail=1").await, "two\n");
     assert_eq!(cluster.ok("logs web -c main --limit-bytes=5").await, "one\nt");
     let said = cluster.ok("logs web -c main --timestamps --tail=1").await;
