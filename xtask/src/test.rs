@@ -19,9 +19,7 @@ pub(crate) fn run() -> Result<()> {
         command
             .args(["test", "--workspace", "--no-fail-fast"])
             .env("PINTLE_KUBECTL", &kubectl)
-            .env("PINTLE_ETCD", &etcd)
-            // Many of them wait for something real: containers, grace periods, a node that falls silent.
-            .env("RUST_TEST_THREADS", "4");
+            .env("PINTLE_ETCD", &etcd);
         call(command)
     })
 }
