@@ -7,23 +7,29 @@
 //! - Errors are waited out with jittered backoff; the reflector never gives up.
 
 mod lean;
+mod page;
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
-use kube::core::{ObjectList, Request};
+use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use pintle_meta::Random;
 use serde::de::DeserializeOwned;
 
 use crate::backoff::Backoff;
 use lean::Lean;
+use page::Decoding;
 
 /// Objects a page of a list.
 const PAGE: u32 = 500;
+
+/// Pages that are decoded while the next is asked for.
+const AHEAD: usize = 2;
 
 /// Seconds that a watch lasts at least.
 const SHORTEST: u64 = 1800;
@@ -86,7 +92,7 @@ pub enum Delta<K> {
 /// Lists and watches until the future is dropped. The sink must not block.
 pub async fn reflect<K>(api: Api<K>, selection: Selection, random: Random, sink: impl FnMut(Delta<K>))
 where
-    K: Resource + DeserializeOwned + Clone + Debug,
+    K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
 {
     let source = Source { path: api.resource_url().to_owned(), client: api.into_client(), selection, random };
     source.mirror::<K, K>(|object| object, sink).await;
@@ -95,7 +101,7 @@ where
 /// The same; managed fields still say who wrote, but not which fields, which are skipped unread.
 pub async fn reflect_without_fields<K>(api: Api<K>, selection: Selection, random: Random, sink: impl FnMut(Delta<K>))
 where
-    K: Resource + DeserializeOwned + Clone + Debug,
+    K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
 {
     let source = Source { path: api.resource_url().to_owned(), client: api.into_client(), selection, random };
     source.mirror::<Lean<K>, K>(|lean| lean.0, sink).await;
@@ -113,7 +119,7 @@ impl Source {
     /// `W` is what is read off the wire, of which each is one `K`.
     async fn mirror<W, K>(&self, read: fn(W) -> K, mut sink: impl FnMut(Delta<K>))
     where
-        W: DeserializeOwned + Clone,
+        W: DeserializeOwned + Clone + Send + 'static,
         K: Resource,
     {
         let mut failures = 0;
@@ -136,52 +142,55 @@ impl Source {
     /// Tells every page of the list, and returns the version it stands for.
     async fn list<W, K>(&self, read: fn(W) -> K, sink: &mut impl FnMut(Delta<K>)) -> Result<String, kube::Error>
     where
-        W: DeserializeOwned + Clone,
+        W: DeserializeOwned + Clone + Send + 'static,
         K: Resource,
     {
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         params.label_selector = self.selection.label_selector();
         params.field_selector = self.selection.field_selector();
+        let (mut decoding, mut spare) = (VecDeque::new(), Vec::new());
         loop {
-            let page = self.page::<W, K>(&params).await?;
-            let objects = page.items.into_iter().map(read).collect();
-            let version = page.metadata.resource_version.unwrap_or_default();
             let is_first = params.continue_token.is_none();
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            match (is_first, params.continue_token.is_some()) {
-                (true, false) => {
-                    sink(Delta::Replaced(objects));
-                    sink(Delta::Bookmark(version.clone()));
-                    return Ok(version);
-                }
-                (true, true) => {
-                    sink(Delta::Listing);
-                    sink(Delta::Page(objects));
-                }
-                (false, true) => sink(Delta::Page(objects)),
-                (false, false) => {
-                    sink(Delta::Page(objects));
-                    sink(Delta::Listed(version.clone()));
-                    return Ok(version);
-                }
+            let mut text = spare.pop().unwrap_or_default();
+            page::read(&self.client, self.page::<K>(&params)?, &mut text).await?;
+            let head = page::head(&text)?;
+            let version = head.resource_version.unwrap_or_default();
+            params.continue_token = head.continue_.filter(|token| !token.is_empty());
+            let is_last = params.continue_token.is_none();
+            if is_first && is_last {
+                let objects: Vec<W> = page::objects(&text)?;
+                sink(Delta::Replaced(objects.into_iter().map(read).collect()));
+                sink(Delta::Bookmark(version.clone()));
+                return Ok(version);
+            }
+            if is_first {
+                sink(Delta::Listing);
+            }
+            decoding.push_back(Decoding::<W>::start(text));
+            while decoding.len() > if is_last { 0 } else { AHEAD }
+                && let Some(page) = decoding.pop_front()
+            {
+                let (objects, text) = page.objects().await?;
+                sink(Delta::Page(objects.into_iter().map(read).collect()));
+                spare.push(text);
+            }
+            if is_last {
+                sink(Delta::Listed(version.clone()));
+                return Ok(version);
             }
         }
     }
 
-    async fn page<W, K>(&self, params: &ListParams) -> Result<ObjectList<W>, kube::Error>
-    where
-        W: DeserializeOwned + Clone,
-        K: Resource,
-    {
+    fn page<K: Resource>(&self, params: &ListParams) -> Result<http::Request<Vec<u8>>, kube::Error> {
         let request = Request::new(&self.path);
         let request = if K::metadata_api() { request.list_metadata(params) } else { request.list(params) };
-        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+        request.map_err(kube::Error::BuildRequest)
     }
 
     /// Watches from a version on; returns when the kind must be listed again.
     async fn watch<W, K>(&self, read: fn(W) -> K, mut version: String, sink: &mut impl FnMut(Delta<K>))
     where
-        W: DeserializeOwned + Clone,
+        W: DeserializeOwned + Clone + Send + 'static,
         K: Resource,
     {
         let mut failures = 0;
@@ -205,7 +214,7 @@ impl Source {
 
     async fn watch_once<W, K>(&self, read: fn(W) -> K, version: &mut String, sink: &mut impl FnMut(Delta<K>)) -> Ended
     where
-        W: DeserializeOwned + Clone,
+        W: DeserializeOwned + Clone + Send + 'static,
         K: Resource,
     {
         let params = WatchParams {

@@ -15,9 +15,10 @@ mod tests;
 mod values;
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{BuildHasher, BuildHasherDefault};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use values::{plain, quoted, read_varint, take, time_digits, uid_bytes, varint, write_time, write_uid};
 
@@ -66,12 +67,30 @@ const SEEN: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
-    codes: HashMap<Arc<str>, u32, BuildHasherDefault<DefaultHasher>>,
+    codes: HashMap<Arc<str>, u32, BuildHasherDefault<WordHasher>>,
     words: Vec<Arc<str>>,
     seen: Vec<u32>,
     bytes: usize,
     /// Where an object is packed before its length is known; what is kept has no room to spare.
     packing: Vec<u8>,
+}
+
+/// Every string of every object is looked up, and most are short: there the standard hasher takes longer than all else. It
+/// guards against made-up collisions no better, since the same object must be packed the same way in every run.
+#[derive(Default)]
+struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    /// What follows a string to tell it from the next; here each stands alone.
+    fn write_u8(&mut self, _: u8) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Dictionary {
