@@ -13,6 +13,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use pintle_meta::object;
 use pintle_store::Splice;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// `{"kind":"Pod","apiVersion":"v1",`
@@ -65,6 +66,15 @@ pub fn decode(bytes: &[u8]) -> Value {
         tracing::error!(%error, "an object in the store is not JSON; its checksum was right");
         Value::Null
     })
+}
+
+/// The metadata of what stood in the store, as it stands there. It follows the head, in which nothing can be taken for its
+/// name: neither kinds nor versions have quotes.
+pub fn metadata(bytes: &[u8]) -> Option<&str> {
+    const NAME: &[u8] = b"\"metadata\":";
+    let start = bytes.windows(NAME.len()).position(|part| part == NAME)? + NAME.len();
+    let mut values = serde_json::Deserializer::from_slice(bytes.get(start..)?).into_iter::<&RawValue>();
+    values.next()?.ok().map(RawValue::get)
 }
 
 /// A list's bytes around its items.
@@ -134,5 +144,8 @@ mod tests {
         expected["metadata"]["resourceVersion"] = "42".into();
         assert_eq!(decode(&bytes), expected);
         assert!(bytes.starts_with(head("Pod", "v1").as_bytes()));
+        let cut = metadata(&bytes).map(|metadata| decode(metadata.as_bytes()));
+        assert_eq!(cut.as_ref(), expected.get("metadata"));
+        assert_eq!(metadata(b"{\"kind\":\"Pod\"}"), None);
     }
 }

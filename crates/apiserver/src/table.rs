@@ -2,6 +2,7 @@
 
 use crate::ApiServer;
 use crate::catalogue::Resource;
+use crate::codec;
 use crate::request::Query;
 use bytes::{BufMut, Bytes, BytesMut};
 use jiff::Timestamp;
@@ -42,22 +43,17 @@ pub fn partial(object: &Value) -> Value {
     })
 }
 
-/// The bare metadata of an encoded object, cut out of its bytes: nothing else of it is read.
+/// The bare metadata of an encoded object, cut out of its bytes: nothing behind it is looked at.
 pub fn partial_bytes(encoded: &[u8]) -> Bytes {
-    #[derive(serde::Deserialize)]
-    struct Head<'a> {
-        #[serde(borrow)]
-        metadata: &'a serde_json::value::RawValue,
-    }
-    match serde_json::from_slice::<Head<'_>>(encoded) {
-        Ok(head) => {
-            let mut out = BytesMut::with_capacity(head.metadata.get().len() + 80);
+    match codec::metadata(encoded) {
+        Some(metadata) => {
+            let mut out = BytesMut::with_capacity(metadata.len() + 80);
             out.put_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":");
-            out.put_slice(head.metadata.get().as_bytes());
+            out.put_slice(metadata.as_bytes());
             out.put_u8(b'}');
             out.freeze()
         }
-        Err(_) => partial(&crate::codec::decode(encoded)).to_string().into(),
+        None => partial(&codec::decode(encoded)).to_string().into(),
     }
 }
 

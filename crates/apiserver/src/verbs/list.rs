@@ -40,22 +40,15 @@ pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Respons
             metadata["remainingItemCount"] = remaining.into();
         }
     }
-    let values = || -> Vec<Value> {
-        listed.entries.iter().map(|e| codec::decode(&server.registry.bytes_in(resource, e))).collect()
-    };
-    Ok(match exchange.wanted.shape {
-        Shape::Table => {
-            response::value(200, exchange.wanted, &table::table(server, resource, &values(), &exchange.query, metadata))
-        }
-        Shape::PartialMetadata => {
-            let items: Vec<Value> = values().iter().map(table::partial).collect();
-            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
-            response::value(200, exchange.wanted, &list)
-        }
-        _ if exchange.wanted.yaml => {
-            response::object(200, exchange.wanted, encode(server, resource, &listed.entries, &metadata))
-        }
-        _ => stream(server, resource, listed.entries, &metadata),
+    if exchange.wanted.shape == Shape::Table {
+        let objects = listed.entries.iter().map(|e| codec::decode(&server.registry.bytes_in(resource, e)));
+        let table = table::table(server, resource, &objects.collect::<Vec<_>>(), &exchange.query, metadata);
+        return Ok(response::value(200, exchange.wanted, &table));
+    }
+    let bare = exchange.wanted.shape == Shape::PartialMetadata;
+    Ok(match exchange.wanted.yaml {
+        true => response::object(200, exchange.wanted, encode(server, resource, bare, &listed.entries, &metadata)),
+        false => stream(server, resource, bare, listed.entries, &metadata),
     })
 }
 
@@ -63,27 +56,33 @@ pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Respons
 const PIECE: usize = 128 * 1024;
 
 /// The list in one piece.
-pub fn encode(server: &ApiServer, resource: &Resource, entries: &[Arc<Entry>], metadata: &Value) -> Bytes {
+pub fn encode(server: &ApiServer, resource: &Resource, bare: bool, entries: &[Arc<Entry>], metadata: &Value) -> Bytes {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
-    let mut writer = writer(resource, metadata, size);
+    let mut writer = writer(resource, bare, metadata, size);
     for entry in entries {
-        writer.item(&server.registry.bytes_in(resource, entry));
+        write(&mut writer, server, resource, bare, entry);
     }
     writer.finish()
 }
 
 /// The list as an answer: a short one whole, a long one piece by piece as the client takes it.
-fn stream(server: &ApiServer, resource: &Arc<Resource>, entries: Vec<Arc<Entry>>, metadata: &Value) -> Response<Body> {
+fn stream(
+    server: &ApiServer,
+    resource: &Arc<Resource>,
+    bare: bool,
+    entries: Vec<Arc<Entry>>,
+    metadata: &Value,
+) -> Response<Body> {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
     if size <= PIECE {
-        return response::json(200, encode(server, resource, &entries, metadata));
+        return response::json(200, encode(server, resource, bare, &entries, metadata));
     }
     let (server, resource) = (server.clone(), resource.clone());
-    let start = Some((writer(&resource, metadata, PIECE), entries.into_iter()));
+    let start = Some((writer(&resource, bare, metadata, PIECE), entries.into_iter()));
     let pieces = futures::stream::unfold(start, move |state| {
         let next = state.map(|(mut writer, mut entries)| {
             for entry in entries.by_ref() {
-                writer.item(&server.registry.bytes_in(&resource, &entry));
+                write(&mut writer, &server, &resource, bare, &entry);
                 if writer.len() >= PIECE {
                     return (writer.take(PIECE), Some((writer, entries)));
                 }
@@ -97,10 +96,22 @@ fn stream(server: &ApiServer, resource: &Arc<Resource>, entries: Vec<Arc<Entry>>
     answer
 }
 
-fn writer(resource: &Resource, metadata: &Value, capacity: usize) -> ListWriter {
+/// `bare` lists show the metadata of their objects and nothing else.
+fn writer(resource: &Resource, bare: bool, metadata: &Value, capacity: usize) -> ListWriter {
+    if bare {
+        return ListWriter::new("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, 0, capacity);
+    }
     // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
     let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
     ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, capacity)
+}
+
+fn write(writer: &mut ListWriter, server: &ApiServer, resource: &Resource, bare: bool, entry: &Arc<Entry>) {
+    match bare {
+        // Metadata is the same in every version.
+        true => writer.item(&table::partial_bytes(&entry.value)),
+        false => writer.item(&server.registry.bytes_in(resource, entry)),
+    }
 }
 
 /// The objects that the request selects.

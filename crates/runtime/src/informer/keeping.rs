@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::packed::Dictionary;
+use super::packed::{Dictionary, Packer};
 use super::retention::Retention;
 use crate::key::Key;
 
@@ -21,9 +21,6 @@ const PLACE: usize = 96;
 
 /// Packed objects that were read or changed a moment ago are also kept decoded, up to so many estimated bytes.
 const RECENT: usize = 4 << 20;
-
-/// The room for one object's JSON that is kept from one change to the next, at most.
-const LARGE: usize = 64 << 10;
 
 pub(super) enum Form<K> {
     Decoded(Arc<K>),
@@ -38,15 +35,13 @@ pub(super) struct Held<K> {
 
 /// How objects of this type become JSON and come back; here, so that whoever only reads needs to know nothing of it.
 struct Codec<K> {
-    /// Appends; false if the object cannot be written.
-    encode: fn(&K, &mut Vec<u8>) -> bool,
+    /// False if the object cannot be written.
+    encode: fn(&K, &mut Packer) -> bool,
     decode: fn(&[u8]) -> Option<K>,
 }
 
 pub(super) struct Keeping<K> {
     codec: Codec<K>,
-    /// The JSON of the object that is being taken in. It stays, since every change of every object passes here.
-    json: Vec<u8>,
     dictionary: Dictionary,
     recent: Mutex<Recent<K>>,
     budget: usize,
@@ -66,11 +61,10 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
     pub(super) fn new(retention: &Retention<K>) -> Self {
         Keeping {
             codec: Codec {
-                encode: |object, json| serde_json::to_writer(json, object).is_ok(),
+                encode: |object, packer| object.serialize(packer).is_ok(),
                 // From text, as the client reads answers: reading bytes would compile every kind's decoder a second time.
                 decode: |json| serde_json::from_str(std::str::from_utf8(json).ok()?).ok(),
             },
-            json: Vec::new(),
             dictionary: Dictionary::default(),
             recent: Mutex::new(Recent { objects: BTreeMap::new(), order: VecDeque::new(), bytes: 0 }),
             budget: retention.decoded,
@@ -84,18 +78,20 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
 impl<K> Keeping<K> {
     /// Takes an object in, decoded if the budget allows, else packed.
     pub(super) fn hold(&mut self, key: &Key, object: &Arc<K>) -> Held<K> {
-        // One very large object must not make every informer keep its room.
-        if self.json.capacity() > LARGE {
-            self.json = Vec::new();
-        }
-        self.json.clear();
-        let written = (self.codec.encode)(object, &mut self.json);
         let place = PLACE + key.namespace().len() + key.name().len();
-        let size = self.json.len() * DECODED_FACTOR + place;
-        if written
-            && self.decoded + size > self.budget
-            && let Some(packed) = self.dictionary.pack(&self.json)
-        {
+        let mut counter = Packer::counting();
+        // Counting is what a small cluster's changes cost, packing what a large one's do; none pays for both.
+        if self.decoded < self.budget && (self.codec.encode)(object, &mut counter) {
+            let size = counter.json() * DECODED_FACTOR + place;
+            if self.decoded + size <= self.budget {
+                self.decoded += size;
+                return Held { form: Form::Decoded(object.clone()), size };
+            }
+        }
+        let mut packer = Packer::packing(&mut self.dictionary);
+        let written = (self.codec.encode)(object, &mut packer);
+        let (size, packed) = (packer.json() * DECODED_FACTOR + place, packer.packed());
+        if written {
             self.recent().put(key, object.clone(), size, self.recent_budget);
             let held = Held { size: packed.len() + place, form: Form::Packed(packed) };
             self.packed += held.size;

@@ -13,6 +13,7 @@
 #[cfg(test)]
 mod tests;
 mod values;
+mod write;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -20,7 +21,8 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use values::{plain, quoted, read_varint, take, time_digits, uid_bytes, varint, write_time, write_uid};
+use values::{quoted, read_varint, take, varint, write_time, write_uid};
+pub(super) use write::Packer;
 
 const OBJECT: u8 = b'{';
 const OBJECT_END: u8 = b'}';
@@ -65,11 +67,15 @@ const MOST_BYTES: usize = 4 << 20;
 /// which never come again, do not fill the dictionary.
 const SEEN: usize = 4096;
 
+const FIELDS: usize = 512;
+
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     codes: HashMap<Arc<str>, u32, BuildHasherDefault<WordHasher>>,
     words: Vec<Arc<str>>,
     seen: Vec<u32>,
+    /// Fields that were written lately, each at the place that its address gives it.
+    fields: Vec<(&'static str, u32)>,
     bytes: usize,
     /// Where an object is packed before its length is known; what is kept has no room to spare.
     packing: Vec<u8>,
@@ -96,74 +102,22 @@ impl Hasher for WordHasher {
 impl Dictionary {
     /// What the dictionary itself takes, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + self.seen.len() * size_of::<u32>()
+        self.bytes + size_of_val(self.seen.as_slice()) + size_of_val(self.fields.as_slice())
     }
 
-    /// `None` if this is not JSON without spaces, as `serde_json` writes it.
-    pub(super) fn pack(&mut self, json: &[u8]) -> Option<Box<[u8]>> {
-        let mut out = std::mem::take(&mut self.packing);
-        out.clear();
-        let packed = self.pack_into(&mut out, json).map(|()| Box::from(out.as_slice()));
-        self.packing = out;
-        packed
-    }
-
-    fn pack_into(&mut self, out: &mut Vec<u8>, json: &[u8]) -> Option<()> {
-        let mut rest = json;
-        while let Some((first, after)) = rest.split_first() {
-            rest = match *first {
-                OBJECT => literal(out, tag::OBJECT, after, b"")?,
-                OBJECT_END => literal(out, tag::OBJECT_END, after, b"")?,
-                ARRAY => literal(out, tag::ARRAY, after, b"")?,
-                ARRAY_END => literal(out, tag::ARRAY_END, after, b"")?,
-                b',' | b':' => after,
-                b't' => literal(out, tag::TRUE, after, b"rue")?,
-                b'f' => literal(out, tag::FALSE, after, b"alse")?,
-                b'n' => literal(out, tag::NULL, after, b"ull")?,
-                b'"' => {
-                    let length = string_length(after)?;
-                    self.string(out, &after[..length])?;
-                    &after[length + 1..]
-                }
-                _ => {
-                    let length = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(rest.len());
-                    number(out, &rest[..length]);
-                    &rest[length..]
-                }
-            };
+    /// The number of a field's name. Names of fields are the program's own, so where one stands says which it is.
+    fn field(&mut self, name: &'static str) -> Option<u32> {
+        if self.fields.is_empty() {
+            self.fields = vec![("", 0); FIELDS];
         }
-        Some(())
-    }
-
-    fn string(&mut self, out: &mut Vec<u8>, string: &[u8]) -> Option<()> {
-        if let Some(time) = time_digits(string) {
-            out.push(tag::TIME);
-            out.extend_from_slice(&time);
-        } else if let Some(uid) = uid_bytes(string) {
-            // The uid of an owner comes with each of its objects.
-            match self.code_of(std::str::from_utf8(string).ok()?) {
-                Some(code) => word(out, code),
-                None => {
-                    out.push(tag::UID);
-                    out.extend_from_slice(&uid);
-                }
-            }
-        } else if let Some(digits) = plain(string) {
-            out.push(tag::DIGITS);
-            varint(out, digits);
-        } else if let Some(code) = WORTH
-            .contains(&string.len())
-            .then(|| std::str::from_utf8(string).ok())
-            .flatten()
-            .and_then(|string| self.code_of(string))
-        {
-            word(out, code);
-        } else {
-            out.push(tag::STRING);
-            varint(out, string.len() as u64);
-            out.extend_from_slice(string);
+        let place = (name.as_ptr() as usize).wrapping_mul(31).wrapping_add(name.len()) % FIELDS;
+        let (known, code) = self.fields[place];
+        if std::ptr::eq(known, name) {
+            return Some(code);
         }
-        Some(())
+        let code = self.code_of(name)?;
+        self.fields[place] = (name, code);
+        Some(code)
     }
 
     /// The word's number; the second time a string is seen it becomes a word.
@@ -254,23 +208,6 @@ impl Dictionary {
     }
 }
 
-fn literal<'a>(out: &mut Vec<u8>, tag: u8, after: &'a [u8], remainder: &[u8]) -> Option<&'a [u8]> {
-    out.push(tag);
-    after.strip_prefix(remainder)
-}
-
-/// How far it is to the quote that ends the string.
-fn string_length(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        match text.get(at)? {
-            b'"' => return Some(at),
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
-}
-
 fn word(out: &mut Vec<u8>, code: u32) {
     match code {
         short if short < SHORT_WORDS => out.push(tag::SHORT + short as u8),
@@ -281,20 +218,6 @@ fn word(out: &mut Vec<u8>, code: u32) {
         long => {
             out.push(tag::WORD);
             varint(out, u64::from(long));
-        }
-    }
-}
-
-fn number(out: &mut Vec<u8>, digits: &[u8]) {
-    match plain(digits) {
-        Some(number) => {
-            out.push(tag::PLAIN_NUMBER);
-            varint(out, number);
-        }
-        None => {
-            out.push(tag::NUMBER);
-            varint(out, digits.len() as u64);
-            out.extend_from_slice(digits);
         }
     }
 }

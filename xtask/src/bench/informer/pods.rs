@@ -81,12 +81,15 @@ pub(super) async fn populate(client: &Client, count: usize) -> Result<()> {
     for number in 0..NAMESPACES {
         namespace(client, &format!("team-{number:02}-production")).await?;
     }
-    let pods = (0..count).map(|number| async move {
-        let namespace = number / REPLICAS % NAMESPACES;
-        let pod: Value = serde_json::from_str(&fill(&marked().to_string(), number, namespace))?;
-        create(client, &format!("team-{namespace:02}-production"), pod).await.map(drop)
+    let pods = (0..count).map(|number| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let namespace = number / REPLICAS % NAMESPACES;
+            let pod: Value = serde_json::from_str(&fill(&marked().to_string(), number, namespace))?;
+            create(&client, &format!("team-{namespace:02}-production"), pod).await.map(drop)
+        })
     });
-    stream::iter(pods).buffer_unordered(32).try_collect::<Vec<()>>().await?;
+    stream::iter(pods).buffer_unordered(32).map(|made| made?).try_collect::<Vec<()>>().await?;
     Ok(())
 }
 
