@@ -31,11 +31,7 @@ impl<W: DeserializeOwned + Clone + Send + 'static> Decoding<W> {
 }
 
 /// Puts the answer to a request in the place of what was read before.
-pub(super) async fn read(
-    client: &Client,
-    request: http::Request<Vec<u8>>,
-    text: &mut Text,
-) -> Result<(), kube::Error> {
+pub(super) async fn read(client: &Client, request: http::Request<Vec<u8>>, text: &mut Text) -> Result<(), kube::Error> {
     text.clear();
     let mut answer = pin!(client.request_stream(request).await?);
     loop {
@@ -99,7 +95,10 @@ mod tests {
         let head_of = |text: &str| head(text.as_bytes()).map(|head| (head.resource_version, head.continue_)).ok();
         let whole = Some((Some("7".to_owned()), Some("next".to_owned())));
         assert_eq!(head_of(r#"{"metadata":{"resourceVersion":"7","continue":"next"},"items":[{"a":1}]}"#), whole);
-        assert_eq!(head_of(r#"{"items":[{"metadata":{}}],"metadata":{"resourceVersion":"7","continue":"next"}}"#), whole);
+        assert_eq!(
+            head_of(r#"{"items":[{"metadata":{}}],"metadata":{"resourceVersion":"7","continue":"next"}}"#),
+            whole
+        );
         assert_eq!(head_of(r#"{"kind":"PodList"}"#), Some((None, None)));
         assert_eq!(head_of(r#"{"kind":"PodList","items":["#), None);
         assert_eq!(head_of(r#"{"metadata":{"resourceVersion":7}}"#), None);
