@@ -38,7 +38,7 @@ const SHORTEST: u64 = 1800;
 const PLACEHOLDER: u32 = 290;
 
 /// A watch that says nothing for so long is taken for dead. Servers send a bookmark every minute.
-const SILENCE: Duration = Duration::from_secs(280);
+pub const SILENCE: Duration = Duration::from_secs(280);
 
 /// What a reflector asks for beside the kind: selectors, as the API writes them; empty ones pick everything.
 ///
@@ -89,33 +89,37 @@ pub enum Delta<K> {
     Lost,
 }
 
-/// Lists and watches until the future is dropped. The sink must not block.
-pub async fn reflect<K>(api: Api<K>, selection: Selection, random: Random, sink: impl FnMut(Delta<K>))
-where
-    K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
-{
-    let source = Source { path: api.resource_url().to_owned(), client: api.into_client(), selection, random };
-    source.mirror::<K, K>(|object| object, sink).await;
-}
-
-/// The same; managed fields still say who wrote, but not which fields, which are skipped unread.
-pub async fn reflect_without_fields<K>(api: Api<K>, selection: Selection, random: Random, sink: impl FnMut(Delta<K>))
-where
-    K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
-{
-    let source = Source { path: api.resource_url().to_owned(), client: api.into_client(), selection, random };
-    source.mirror::<Lean<K>, K>(|lean| lean.0, sink).await;
-}
-
-/// A collection on a server.
-struct Source {
+/// A collection on a server, or what a selection leaves of it.
+pub struct Source {
     client: Client,
     path: String,
     selection: Selection,
+    /// After which time without a word a watch is opened anew.
+    silence: Duration,
     random: Random,
 }
 
 impl Source {
+    pub fn new<K: Resource>(api: Api<K>, selection: Selection, silence: Duration, random: Random) -> Self {
+        Source { path: api.resource_url().to_owned(), client: api.into_client(), selection, silence, random }
+    }
+
+    /// Lists and watches until the future is dropped. The sink must not block.
+    pub async fn reflect<K>(&self, sink: impl FnMut(Delta<K>))
+    where
+        K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
+    {
+        self.mirror::<K, K>(|object| object, sink).await;
+    }
+
+    /// The same; managed fields still say who wrote, but not which fields, which are skipped unread.
+    pub async fn reflect_without_fields<K>(&self, sink: impl FnMut(Delta<K>))
+    where
+        K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
+    {
+        self.mirror::<Lean<K>, K>(|lean| lean.0, sink).await;
+    }
+
     /// `W` is what is read off the wire, of which each is one `K`.
     async fn mirror<W, K>(&self, read: fn(W) -> K, mut sink: impl FnMut(Delta<K>))
     where
@@ -240,7 +244,7 @@ impl Source {
         };
         let mut stream = pin!(stream);
         loop {
-            let event = match tokio::time::timeout(SILENCE, stream.next()).await {
+            let event = match tokio::time::timeout(self.silence, stream.next()).await {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
                 // The connection may be dead without anyone having said so.

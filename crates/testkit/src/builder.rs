@@ -28,7 +28,7 @@ pub struct Builder {
 const UNHURRIED: Pace = Pace {
     expiry: Duration::from_secs(10),
     compaction: Duration::from_secs(3600),
-    bookmarks: Duration::from_secs(240),
+    bookmarks: Duration::from_secs(1200),
 };
 
 /// Where every test's clock starts.
@@ -72,8 +72,8 @@ impl Builder {
         self
     }
 
-    /// For how long the nodes' Leases hold; they are renewed four times as often. Heartbeats are most of what a quiet day
-    /// costs: a test of many hours that does not run `nodelifecycle`, which gives a silent node 50 seconds, can have fewer.
+    /// For how long the nodes' Leases hold; they are renewed four times as often, and a silent node is given up a quarter later
+    /// than its Lease ends. Heartbeats are most of what a quiet day costs: a test of many hours can do with fewer.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;

@@ -108,7 +108,8 @@ impl Cluster {
         let (stop, shutdown) = Shutdown::new();
         let faults = Faults::seeded(seed);
         let client = server.client(User::internal("system:kube-controller-manager"));
-        let context = Context::new(faults.over(client.clone()), clock.clone(), random.clone(), shutdown);
+        let mut context = Context::new(faults.over(client.clone()), clock.clone(), random.clone(), shutdown);
+        context.informers = context.informers.in_process();
         let processes = Processes::new(context.clone(), client, faults.clone());
         Cluster {
             server,

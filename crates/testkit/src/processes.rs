@@ -101,6 +101,7 @@ impl Processes {
             true => {
                 let mut own = Context::new(client, shared.clock.clone(), shared.random.clone(), shutdown);
                 own.board = shared.board.clone();
+                own.informers = own.informers.in_process();
                 own
             }
             false => {

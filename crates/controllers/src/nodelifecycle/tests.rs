@@ -50,6 +50,17 @@ fn a_node_is_given_fifty_seconds_from_its_last_sign_of_life() {
 }
 
 #[test]
+fn a_node_whose_lease_holds_for_longer_is_given_longer() {
+    let (healthy, mut lasting) = (node("True", json!([])), lease(0));
+    for (seconds, grace) in [(40, 50), (10, 50), (3600, 4500)] {
+        lasting.spec.get_or_insert_default().lease_duration_seconds = Some(seconds);
+        let heard = Heard::listen(None, &healthy, Some(&lasting), at(0));
+        assert!(matches!(plan::judge(&healthy, &heard, at(grace)), Verdict::Alive(_)), "{seconds}");
+        assert!(matches!(plan::judge(&healthy, &heard, at(grace + 1)), Verdict::Silent(_)), "{seconds}");
+    }
+}
+
+#[test]
 fn a_node_that_never_reported_is_timed_from_its_creation() {
     let fresh = node("", json!([]));
     let heard = Heard::listen(None, &fresh, None, at(30));

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Informer, Retention};
 use crate::context::ClusterId;
-use crate::reflector::Selection;
+use crate::reflector::{SILENCE, Selection, Source};
 use crate::shutdown::Shutdown;
 
 /// How often every object is offered to the handlers again.
@@ -27,6 +27,7 @@ pub struct Informers {
     client: Client,
     random: Random,
     resync: Duration,
+    silence: Duration,
     cap: Option<usize>,
     cluster: ClusterId,
     shutdown: Shutdown,
@@ -43,6 +44,7 @@ impl Informers {
             client,
             random,
             resync: RESYNC,
+            silence: SILENCE,
             cap: None,
             cluster: ClusterId::default(),
             shutdown,
@@ -59,6 +61,13 @@ impl Informers {
     /// Another period for informers not yet started.
     pub fn with_resync(mut self, period: Duration) -> Self {
         self.resync = period;
+        self
+    }
+
+    /// The server is in this process: who says nothing has nothing to say, and no watch of informers not yet started is taken
+    /// for dead.
+    pub fn in_process(mut self) -> Self {
+        self.silence = Duration::MAX;
         self
     }
 
@@ -114,10 +123,10 @@ impl Informers {
         if let Some(informer) = started.get(&identity).and_then(|informer| informer.downcast_ref::<Informer<K>>()) {
             return informer.clone();
         }
-        let api = Api::all_with(self.client.clone(), dynamic_type);
-        let (random, shutdown) = (self.random.clone(), self.shutdown.clone());
-        let whose = (self.cluster, self.cap);
-        let informer = Informer::retaining(api, selection, retention, whose, self.resync, random, shutdown);
+        let api: Api<K> = Api::all_with(self.client.clone(), dynamic_type);
+        let informer = Informer::new(api.resource_url(), selection.clone(), retention, (self.cluster, self.cap));
+        let source = Source::new(api, selection, self.silence, self.random.clone());
+        informer.follow(source, retention.drops_fields, self.resync, self.shutdown.clone());
         started.insert(identity, Box::new(informer.clone()));
         informer
     }

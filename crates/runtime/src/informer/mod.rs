@@ -38,7 +38,7 @@ use versions::{Versions, number};
 use crate::context::ClusterId;
 use crate::key::Key;
 use crate::moment::Moment;
-use crate::reflector::{Delta, Selection, reflect, reflect_without_fields};
+use crate::reflector::{Delta, SILENCE, Selection, Source};
 use crate::shutdown::Shutdown;
 
 /// What happened to an object, as far as this informer knows.
@@ -140,26 +140,20 @@ where
     /// Starts a watch of its own. Prefer [`Informers`], which shares one among all who ask.
     pub fn start(api: Api<K>, selection: Selection, resync: Duration, random: Random, shutdown: Shutdown) -> Self {
         let whose = (ClusterId::default(), None);
-        Informer::retaining(api, selection, &Retention::default(), whose, resync, random, shutdown)
+        let source = Source::new(api.clone(), selection.clone(), SILENCE, random);
+        let informer = Informer::new(api.resource_url(), selection, &Retention::default(), whose);
+        informer.follow(source, true, resync, shutdown);
+        informer
     }
 
-    fn retaining(
-        api: Api<K>,
-        selection: Selection,
-        retention: &Retention<K>,
-        whose: (ClusterId, Option<usize>),
-        resync: Duration,
-        random: Random,
-        shutdown: Shutdown,
-    ) -> Self {
-        let informer = Informer::new(api.resource_url(), selection.clone(), retention, whose);
-        let (listed, periodic) = (informer.clone(), informer.clone());
-        let drops_fields = retention.drops_fields;
+    /// Takes in all that the source tells, until the shutdown.
+    fn follow(&self, source: Source, drops_fields: bool, resync: Duration, shutdown: Shutdown) {
+        let (listed, periodic) = (self.clone(), self.clone());
         tokio::spawn(async move {
             let mirror = async {
                 match drops_fields {
-                    true => reflect_without_fields(api, selection, random, |delta| listed.take(delta)).await,
-                    false => reflect(api, selection, random, |delta| listed.take(delta)).await,
+                    true => source.reflect_without_fields(|delta| listed.take(delta)).await,
+                    false => source.reflect(|delta| listed.take(delta)).await,
                 }
             };
             let resyncs = async {
@@ -177,7 +171,6 @@ where
                 () = resyncs => {}
             }
         });
-        informer
     }
 
     /// An informer without a watch, for tests: feed it with [`Informer::take`].

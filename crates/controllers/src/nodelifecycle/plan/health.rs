@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pintle_runtime::conditions;
 
-/// How long a node may be silent.
+/// How long a node may be silent whose Lease says nothing else.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
 
 /// How long a node that has never reported may take to do so.
@@ -23,6 +23,8 @@ pub(in super::super) struct Heard {
     renewed: Option<Timestamp>,
     heartbeat: Option<Timestamp>,
     pub(in super::super) at: Timestamp,
+    /// How long it may be silent from then on.
+    grace: SignedDuration,
     /// Whether the node was ready when last looked at.
     pub(in super::super) ready: String,
 }
@@ -46,8 +48,15 @@ impl Heard {
             None if ready.is_empty() => created.unwrap_or(now),
             None => now,
         };
-        Heard { renewed, heartbeat, at, ready }
+        let grace = if ready.is_empty() { STARTUP_GRACE } else { grace(lease) };
+        Heard { renewed, heartbeat, at, grace, ready }
     }
+}
+
+/// A Lease that holds for longer is renewed less often: as with one of the usual 40 s, a quarter of its time is added.
+fn grace(lease: Option<&Lease>) -> SignedDuration {
+    let seconds = lease.and_then(|lease| lease.spec.as_ref()?.lease_duration_seconds).unwrap_or_default();
+    GRACE.max(SignedDuration::from_secs(i64::from(seconds) * 5 / 4))
 }
 
 #[derive(Debug, PartialEq)]
@@ -61,8 +70,7 @@ pub(in super::super) enum Verdict {
 }
 
 pub(in super::super) fn judge(node: &Node, heard: &Heard, now: Timestamp) -> Verdict {
-    let grace = if ready(node).is_some() { GRACE } else { STARTUP_GRACE };
-    let left = (heard.at + grace).duration_since(now);
+    let left = (heard.at + heard.grace).duration_since(now);
     if left >= SignedDuration::ZERO {
         // A moment past the limit, so that the next look finds it passed.
         return Verdict::Alive(Duration::try_from(left).unwrap_or(Duration::ZERO) + Duration::from_millis(1));
