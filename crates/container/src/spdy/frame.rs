@@ -25,8 +25,9 @@ pub(super) enum Head {
         fin: bool,
         length: usize,
     },
-    /// Asks for a stream.
+    /// Asks for a stream. With `fin` nothing will be said on it.
     Open {
+        fin: bool,
         length: usize,
     },
     Reply {
@@ -67,7 +68,7 @@ pub(super) async fn read_head(reader: &mut (impl AsyncRead + Unpin)) -> io::Resu
         ));
     }
     Ok(Some(match u16::from_be_bytes([c, d]) {
-        SYN_STREAM => Head::Open { length },
+        SYN_STREAM => Head::Open { fin, length },
         SYN_REPLY => Head::Reply { length },
         RST_STREAM => Head::Reset { length },
         PING => Head::Ping { length },

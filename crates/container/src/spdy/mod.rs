@@ -1,5 +1,5 @@
 //! SPDY/3.1, as far as Kubernetes still speaks it: a client for the streaming servers of container runtimes (exec, attach,
-//! port-forward), and in [`server`] the port-forward that kubectl asks a node for.
+//! port-forward), and in [`server`] the other side, for those who ask a node for the same.
 //!
 //! A CRI runtime answers Exec, Attach and PortForward with a URL of a plain HTTP server on loopback. That server speaks SPDY,
 //! in the dialect of one Go library. This is the smallest client for it:
@@ -17,7 +17,9 @@ mod dictionary;
 mod frame;
 mod handle;
 mod headers;
+mod incoming;
 mod inflate;
+mod outgoing;
 mod session;
 mod upgrade;
 

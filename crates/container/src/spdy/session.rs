@@ -3,19 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::frame::{self, CHUNK, Head};
 use super::headers::HeaderWriter;
+use super::incoming::{Event, Incoming};
+use super::outgoing::{Sender, outgoing};
 use super::upgrade;
 use crate::error::Error;
 use crate::streams::Size;
-
-/// Frames that wait for the socket: content, and what the connection itself needs.
-const QUEUED: usize = 4;
-const QUEUED_CONTROL: usize = 64;
 
 /// The most that is kept of an error stream.
 const REPORT: usize = 64 * 1024;
@@ -111,24 +109,23 @@ impl Session {
     pub(super) async fn run(self, mut sinks: BTreeMap<u32, Sink>, sources: Vec<(u32, Source)>) {
         let (reader, writer) = tokio::io::split(self.socket);
         let early = self.early;
-        let (content, queued) = mpsc::channel(QUEUED);
-        let (control, urgent) = mpsc::channel(QUEUED_CONTROL);
+        let (sender, outgoing) = outgoing();
         let feeding = futures::future::join_all(sources.into_iter().map(|(stream, source)| {
-            let content = content.clone();
+            let sender = sender.clone();
             async move {
                 match source {
-                    Source::Pipe(pipe) => feed(stream, pipe, &content).await,
-                    Source::Sizes(sizes) => tell_sizes(stream, sizes, &content).await,
+                    Source::Pipe(pipe) => feed(stream, pipe, &sender).await,
+                    Source::Sizes(sizes) => tell_sizes(stream, sizes, &sender).await,
                 }
             }
         }));
         let sending = async {
-            tokio::join!(feeding, send(writer, urgent, queued));
+            tokio::join!(feeding, outgoing.write(writer));
         };
         tokio::select! {
             biased;
             // However it ends, it has ended: readers see it at the ends of their pipes.
-            _ = receive(early, reader, &mut sinks, &control) => {}
+            _ = receive(early, Incoming::from_server(reader, sender.clone()), &mut sinks) => {}
             () = sending => {}
         }
         for (_, sink) in sinks {
@@ -137,40 +134,21 @@ impl Session {
     }
 }
 
-/// Writes frames, urgent ones first, until nobody is left to send any.
-pub(super) async fn send<W: AsyncWrite>(
-    mut writer: WriteHalf<W>,
-    mut urgent: mpsc::Receiver<Vec<u8>>,
-    mut queued: mpsc::Receiver<Vec<u8>>,
-) {
-    loop {
-        let frame = tokio::select! {
-            biased;
-            Some(frame) = urgent.recv() => frame,
-            Some(frame) = queued.recv() => frame,
-            else => return,
-        };
-        if writer.write_all(&frame).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn feed(stream: u32, mut pipe: DuplexStream, content: &mpsc::Sender<Vec<u8>>) {
+async fn feed(stream: u32, mut pipe: DuplexStream, sender: &Sender) {
     let mut buffer = vec![0; CHUNK];
     loop {
         let read = pipe.read(&mut buffer).await.unwrap_or(0);
-        let frame = frame::data(stream, read == 0, buffer.get(..read).unwrap_or_default());
-        if content.send(frame).await.is_err() || read == 0 {
+        let sent = sender.send(stream, read == 0, buffer.get(..read).unwrap_or_default()).await;
+        if !sent || read == 0 {
             return;
         }
     }
 }
 
-async fn tell_sizes(stream: u32, mut sizes: mpsc::Receiver<Size>, content: &mpsc::Sender<Vec<u8>>) {
+async fn tell_sizes(stream: u32, mut sizes: mpsc::Receiver<Size>, sender: &Sender) {
     while let Some(Size { width, height }) = sizes.recv().await {
         let text = format!("{{\"Width\":{width},\"Height\":{height}}}\n");
-        if content.send(frame::data(stream, false, text.as_bytes())).await.is_err() {
+        if !sender.send(stream, false, text.as_bytes()).await {
             return;
         }
     }
@@ -180,9 +158,8 @@ async fn tell_sizes(stream: u32, mut sizes: mpsc::Receiver<Size>, content: &mpsc
 /// wants two streams reads both.
 async fn receive(
     early: Vec<Early>,
-    mut reader: ReadHalf<BufReader<TcpStream>>,
+    mut incoming: Incoming<ReadHalf<BufReader<TcpStream>>>,
     sinks: &mut BTreeMap<u32, Sink>,
-    control: &mpsc::Sender<Vec<u8>>,
 ) -> io::Result<()> {
     for Early { stream, bytes, ended } in early {
         deliver(sinks, stream, &bytes).await;
@@ -190,41 +167,15 @@ async fn receive(
             end(sink);
         }
     }
-    let mut buffer = vec![0; CHUNK];
-    while let Some(head) = frame::read_head(&mut reader).await? {
-        match head {
-            Head::Data { stream, fin, length } => {
-                let mut left = length;
-                while left > 0 {
-                    let room = left.min(buffer.len());
-                    let read = reader.read(buffer.get_mut(..room).unwrap_or_default()).await?;
-                    if read == 0 {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                    left -= read;
-                    deliver(sinks, stream, buffer.get(..read).unwrap_or_default()).await;
-                }
-                if fin && let Some(sink) = sinks.remove(&stream) {
-                    end(sink);
-                }
-            }
-            Head::Reset { length } => {
-                let stream = frame::read_number(&mut reader, length).await?;
+    while let Some(event) = incoming.next().await? {
+        match event {
+            Event::Data { stream, content } => deliver(sinks, stream, content).await,
+            Event::Ended { stream } => {
                 if let Some(sink) = sinks.remove(&stream) {
                     end(sink);
                 }
             }
-            Head::Ping { length } => {
-                let id = frame::read_number(&mut reader, length).await?;
-                // Numbers of our own would be odd; we ask none.
-                if id % 2 == 0 {
-                    let _ = control.try_send(frame::ping(id));
-                }
-            }
-            Head::GoAway => return Ok(()),
-            Head::Open { length } | Head::Reply { length } | Head::Other { length } => {
-                frame::skip(&mut reader, length).await?
-            }
+            Event::Opened { .. } => {}
         }
     }
     Ok(())
