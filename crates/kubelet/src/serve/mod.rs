@@ -5,8 +5,9 @@
 //!
 //! - `find`: the Pod and the container that a path names
 //! - `logs`: `/containerLogs`
-//! - `websocket`: the protocol below `command` (`/exec`, `/attach`) and `port_forward` (`/portForward`); `tunnel`: SPDY for the
-//!   latter, which is what kubectl speaks
+//! - `command`: `/exec` and `/attach`, over WebSocket or SPDY
+//! - `port_forward`: `/portForward` over WebSocket; `tunnel`: over SPDY, which is what kubectl speaks
+//! - `upgrade`: how a client and a node agree on WebSocket or SPDY; `websocket`: the former's frames
 //! - `usage`, `summary`: `/stats/summary` and `/metrics/resource`
 //! - `listener`, `authorize`: HTTPS, and who may ask
 
@@ -18,6 +19,7 @@ mod logs;
 mod port_forward;
 mod summary;
 mod tunnel;
+mod upgrade;
 pub(crate) mod usage;
 mod websocket;
 
@@ -35,6 +37,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::pods::{BY_NODE, Home, Pods};
+use upgrade::Upgraded;
 
 /// What one connection holds on its way between a client and a session.
 const PIPE: usize = 64 * 1024;
@@ -139,10 +142,10 @@ impl Serving {
         }
         let wanted = wanted(pairs)?;
         let id = find::running(self, home, namespace, pod, container).await?.id;
-        let (answer, connection) = opened(request, &[command::V5, command::V4])?;
+        let (answer, client) = command::opened(request)?;
         let runtime = home.runtime.clone();
         let start = Box::pin(async move { runtime.exec_streams(&id, &command, wanted).await });
-        tokio::spawn(command::connect(connection, wanted, "error executing command in container", start));
+        tokio::spawn(client.connect(wanted, "error executing command in container", start));
         Ok(answer)
     }
 
@@ -155,10 +158,10 @@ impl Serving {
     ) -> Result<Response<Answer>, Failure> {
         let wanted = wanted(pairs)?;
         let id = find::running(self, home, namespace, pod, container).await?.id;
-        let (answer, connection) = opened(request, &[command::V5, command::V4])?;
+        let (answer, client) = command::opened(request)?;
         let runtime = home.runtime.clone();
         let start = Box::pin(async move { runtime.attach(&id, wanted).await });
-        tokio::spawn(command::connect(connection, wanted, "error attaching to container", start));
+        tokio::spawn(client.connect(wanted, "error attaching to container", start));
         Ok(answer)
     }
 
@@ -171,19 +174,17 @@ impl Serving {
         pairs: &[(String, String)],
     ) -> Result<Response<Answer>, Failure> {
         let (sandbox, runtime) = (find::sandbox(self, home, namespace, pod).await?.id, home.runtime.clone());
-        let headers = request.headers();
-        if let Some(head) = tunnel::opened(headers) {
-            let (ours, theirs) = tokio::io::duplex(PIPE);
-            tokio::spawn(tunnel::connect(ours, runtime, sandbox));
-            return Ok(head.map(|()| Answer::Upgraded(Box::new(theirs))));
+        if upgrade::is_spdy(request.headers()) {
+            let Upgraded { answer, connection, .. } = upgrade::spdy(request.headers(), &[tunnel::PROTOCOL])?;
+            tokio::spawn(tunnel::connect(connection, runtime, sandbox));
+            return Ok(answer);
         }
-        let protocols = [tunnel::TUNNELLED, command::V4];
-        if websocket::protocol(headers, &protocols) == Some(tunnel::TUNNELLED) {
-            let (answer, connection) = opened(request, &protocols)?;
+        let opened = upgrade::websocket(request, &[tunnel::TUNNELLED, command::V4])?;
+        let Upgraded { answer, connection, protocol } = opened;
+        if protocol == tunnel::TUNNELLED {
             tokio::spawn(tunnel::connect_through(connection, runtime, sandbox));
             return Ok(answer);
         }
-        let (answer, connection) = opened(request, &protocols)?;
         let ports = port_forward::ports(pairs).map_err(Failure::bad)?;
         tokio::spawn(port_forward::connect(connection, runtime, sandbox, ports));
         Ok(answer)
@@ -201,26 +202,6 @@ fn wanted(pairs: &[(String, String)]) -> Result<Wanted, Failure> {
         return Err(Failure::bad("you must specify at least 1 of stdin, stdout, stderr"));
     }
     Ok(Wanted { stdin, stdout, stderr: stderr && !tty, tty })
-}
-
-/// Opens a WebSocket: the answer with one end of it, and the other end.
-fn opened(request: &Request<()>, protocols: &[&str]) -> Result<(Response<Answer>, tokio::io::DuplexStream), Failure> {
-    let headers = request.headers();
-    if !websocket::is_asked(headers) {
-        let asked = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let message = match asked {
-            "" => "Upgrade request required".to_owned(),
-            other => format!("this node speaks WebSocket and not {other}; use kubectl 1.31 or later"),
-        };
-        return Err(Failure::bad(message));
-    }
-    let Some(protocol) = websocket::protocol(headers, protocols) else {
-        let message = format!("unable to negotiate protocol: this node supports {protocols:?} over WebSocket here");
-        return Err(Failure::bad(message));
-    };
-    let head = websocket::opened(headers, protocol).ok_or_else(|| Failure::bad("Sec-WebSocket-Key is missing"))?;
-    let (ours, theirs) = tokio::io::duplex(PIPE);
-    Ok((head.map(|()| Answer::Upgraded(Box::new(theirs))), ours))
 }
 
 fn whole(code: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Response<Answer> {

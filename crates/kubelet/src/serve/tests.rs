@@ -1,4 +1,4 @@
-//! Commands and ports over WebSocket, as a client sees them.
+//! Commands and ports over WebSocket, as a client sees them; commands over SPDY are in `command/tests.rs`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{command, port_forward};
+use super::command::Client as Kind;
+use super::port_forward;
 
-const ALL: Wanted = Wanted { stdin: true, stdout: true, stderr: true, tty: false };
+pub(super) const ALL: Wanted = Wanted { stdin: true, stdout: true, stderr: true, tty: false };
 
 /// A client's end of a connection.
 struct Client {
@@ -62,15 +63,15 @@ impl Client {
 }
 
 /// The process's ends of its streams.
-struct Inside {
-    stdin: DuplexStream,
-    stdout: DuplexStream,
-    stderr: DuplexStream,
-    sizes: mpsc::Receiver<Size>,
-    end: tokio::sync::oneshot::Sender<Result<i32, Error>>,
+pub(super) struct Inside {
+    pub(super) stdin: DuplexStream,
+    pub(super) stdout: DuplexStream,
+    pub(super) stderr: DuplexStream,
+    pub(super) sizes: mpsc::Receiver<Size>,
+    pub(super) end: tokio::sync::oneshot::Sender<Result<i32, Error>>,
 }
 
-fn process() -> (Process, Inside) {
+pub(super) fn process() -> (Process, Inside) {
     let pipe = || tokio::io::duplex(1024);
     let ((stdin, their_stdin), (stdout, their_stdout), (stderr, their_stderr)) = (pipe(), pipe(), pipe());
     let (resize, sizes) = mpsc::channel(1);
@@ -88,7 +89,7 @@ fn process() -> (Process, Inside) {
 async fn connect(start: Result<Process, Error>) -> Client {
     let (ours, stream) = tokio::io::duplex(1024);
     let start = Box::pin(futures::future::ready(start));
-    let session = tokio::spawn(command::connect(ours, ALL, "error executing command in container", start));
+    let session = tokio::spawn(Kind::WebSocket(ours).connect(ALL, "error executing command in container", start));
     let mut client = Client { stream, session };
     // The connection stands.
     client.expect(&[1]).await;

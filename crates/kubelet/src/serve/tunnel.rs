@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response, StatusCode, header};
 use pintle_container::{Runtime, SandboxId, spdy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -12,24 +11,10 @@ use super::websocket::{self, Incoming};
 /// The protocol inside the messages of a WebSocket.
 pub(super) const TUNNELLED: &str = "SPDY/3.1+portforward.k8s.io";
 
-const PROTOCOL: &str = "portforward.k8s.io";
-const PROTOCOL_HEADER: &str = "x-stream-protocol-version";
-const CHUNK: usize = 32 * 1024;
+/// The protocol on a connection of SPDY's own.
+pub(super) const PROTOCOL: &str = "portforward.k8s.io";
 
-/// The answer that opens a SPDY connection; nothing if none is asked for.
-pub(super) fn opened(headers: &HeaderMap) -> Option<Response<()>> {
-    let asked = headers.get(header::UPGRADE)?.to_str().ok()?;
-    if !asked.eq_ignore_ascii_case("SPDY/3.1") {
-        return None;
-    }
-    Response::builder()
-        .status(StatusCode::SWITCHING_PROTOCOLS)
-        .header(header::CONNECTION, "Upgrade")
-        .header(header::UPGRADE, "SPDY/3.1")
-        .header(PROTOCOL_HEADER, PROTOCOL)
-        .body(())
-        .ok()
-}
+const CHUNK: usize = 32 * 1024;
 
 /// Connects a client that speaks SPDY to ports of a Pod until it goes.
 pub(super) async fn connect(client: DuplexStream, runtime: Arc<dyn Runtime>, sandbox: SandboxId) {

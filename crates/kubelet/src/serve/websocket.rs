@@ -10,6 +10,8 @@ use http::{HeaderMap, Response, StatusCode, header};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+use super::upgrade;
+
 /// Frames that wait to be written.
 const QUEUED: usize = 4;
 
@@ -28,17 +30,12 @@ const PONG: u8 = 10;
 
 /// Whether a client asks for it.
 pub(super) fn is_asked(headers: &HeaderMap) -> bool {
-    let has = |name, wanted: &str| {
-        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).any(|token| token.trim().eq_ignore_ascii_case(wanted))
-    };
-    has(header::CONNECTION, "upgrade") && has(header::UPGRADE, "websocket")
+    upgrade::is_asked(headers, "websocket")
 }
 
 /// The first of our protocols that the client speaks too.
 pub(super) fn protocol<'a>(headers: &HeaderMap, ours: &[&'a str]) -> Option<&'a str> {
-    let theirs = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-    let theirs: Vec<&str> = theirs.flat_map(|value| value.split(',')).map(str::trim).collect();
+    let theirs: Vec<&str> = upgrade::listed(headers, header::SEC_WEBSOCKET_PROTOCOL).collect();
     ours.iter().find(|ours| theirs.contains(*ours)).copied()
 }
 

@@ -1,101 +1,124 @@
-//! Exec and attach over WebSocket: a channel for each stream of a process.
+//! Exec and attach: connects a client to a process, whatever carries the streams between them.
 //!
-//! The first byte of every message is its channel. In version 5 of the protocol a client ends its input with a message on
-//! channel 255 that names channel 0; in version 4 only the end of the connection does.
+//! - [`Hear`], [`Tell`]: what the protocol in between has to do
+//! - `channels`: a channel of a WebSocket for each stream
+//! - `streams`: a stream of SPDY for each
+
+mod channels;
+mod streams;
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use http::{Request, Response};
 use pintle_container::{Error, Process, Reader, Size, Wanted, Writer};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 
-use super::websocket::{self, Incoming, Sender};
+use super::upgrade::{self, Upgraded};
+use super::{Answer, Failure};
 
-pub(super) const V5: &str = "v5.channel.k8s.io";
-pub(super) const V4: &str = "v4.channel.k8s.io";
-
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
-const CLOSE: u8 = 255;
+pub(super) use channels::V4;
 
 const CHUNK: usize = 32 * 1024;
 
-/// How long a client may take to say goodbye.
+/// How long a client may take to say goodbye. Whoever closes first with something unread makes the kernel drop what is on its
+/// way, so it is the client who closes.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Connects a client to a process until one of them ends. `what` is for the message if it cannot start.
-pub(super) async fn connect(
-    connection: DuplexStream,
-    wanted: Wanted,
-    what: &'static str,
-    start: BoxFuture<'static, Result<Process, Error>>,
-) {
-    let (reader, writer) = tokio::io::split(connection);
-    let (sender, outgoing) = websocket::outgoing();
-    let talking = async move {
-        let mut incoming = Incoming::new(reader, sender.clone());
-        // Tells the client that the connection stands before the process says anything.
-        if let Some((channel, _)) = [(STDOUT, wanted.stdout), (STDERR, wanted.stderr)].into_iter().find(|(_, is)| *is) {
-            sender.send(channel, &[]).await;
+type Start = BoxFuture<'static, Result<Process, Error>>;
+
+/// A client that has changed to a protocol with streams.
+pub(super) enum Client {
+    WebSocket(DuplexStream),
+    Spdy(DuplexStream, &'static str),
+}
+
+/// Opens what the client asks for.
+pub(super) fn opened(request: &Request<()>) -> Result<(Response<Answer>, Client), Failure> {
+    if upgrade::is_spdy(request.headers()) {
+        let Upgraded { answer, connection, protocol } = upgrade::spdy(request.headers(), &streams::PROTOCOLS)?;
+        return Ok((answer, Client::Spdy(connection, protocol)));
+    }
+    let Upgraded { answer, connection, .. } = upgrade::websocket(request, &channels::PROTOCOLS)?;
+    Ok((answer, Client::WebSocket(connection)))
+}
+
+impl Client {
+    /// Connects it to a process until one of them ends. `what` is for the message if that cannot start.
+    pub(super) async fn connect(self, wanted: Wanted, what: &'static str, start: Start) {
+        match self {
+            Client::WebSocket(connection) => channels::connect(connection, wanted, what, start).await,
+            Client::Spdy(connection, protocol) => streams::connect(connection, protocol, wanted, what, start).await,
         }
-        let ended = match start.await {
-            Ok(process) => match talk(process, &mut incoming, &sender).await {
-                Some(ended) => ended,
-                None => return,
-            },
-            Err(error) => Err(error),
-        };
-        sender.send(ERROR, status(what, ended).to_string().as_bytes()).await;
-        sender.close().await;
-        drop(sender);
-        // Whoever closes first with something unread makes the kernel drop what is on its way.
-        let _ = tokio::time::timeout(GOODBYE, async { while incoming.next().await.is_some() {} }).await;
+    }
+}
+
+/// What a client says.
+enum Heard<'a> {
+    Input(&'a [u8]),
+    InputEnded,
+    Resized(Size),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    Stdout,
+    Stderr,
+}
+
+trait Hear: Send {
+    /// What the client says next; nothing when it has gone.
+    fn next(&mut self) -> impl Future<Output = Option<Heard<'_>>> + Send;
+}
+
+trait Tell: Sync {
+    /// Tells the client a piece of a process's output; false if it has gone.
+    fn tell(&self, output: Output, content: &[u8]) -> impl Future<Output = bool> + Send;
+}
+
+/// Runs a process for a client. The last word to it, as the API's Status; nothing if the client went first.
+async fn run(what: &str, start: Start, hear: &mut impl Hear, tell: &impl Tell) -> Option<Value> {
+    let ended = match start.await {
+        Ok(process) => talk(process, hear, tell).await?,
+        Err(error) => Err(error),
     };
-    tokio::join!(talking, outgoing.write(writer));
+    Some(status(what, ended))
 }
 
 /// How the process ended; nothing if the client went first.
-async fn talk(
-    process: Process,
-    incoming: &mut Incoming<impl AsyncRead + Unpin>,
-    sender: &Sender,
-) -> Option<Result<i32, Error>> {
+async fn talk(process: Process, hear: &mut impl Hear, tell: &impl Tell) -> Option<Result<i32, Error>> {
     let Process { stdin, stdout, stderr, resize, ended } = process;
     let telling = async {
-        let (ended, (), ()) = tokio::join!(ended, tell(STDOUT, stdout, sender), tell(STDERR, stderr, sender));
-        ended
+        let (stdout, stderr) = (pass_on(Output::Stdout, stdout, tell), pass_on(Output::Stderr, stderr, tell));
+        tokio::join!(ended, stdout, stderr).0
     };
     tokio::select! {
         biased;
         ended = telling => Some(ended),
-        () = listen(incoming, stdin, resize) => None,
+        () = listen(hear, stdin, resize) => None,
     }
 }
 
-async fn tell(channel: u8, stream: Option<Reader>, sender: &Sender) {
+async fn pass_on(output: Output, stream: Option<Reader>, tell: &impl Tell) {
     let Some(mut stream) = stream else { return };
     let mut buffer = vec![0; CHUNK];
     while let Ok(read) = stream.read(&mut buffer).await {
-        if read == 0 || !sender.send(channel, buffer.get(..read).unwrap_or_default()).await {
+        if read == 0 || !tell.tell(output, buffer.get(..read).unwrap_or_default()).await {
             return;
         }
     }
 }
 
-/// Takes what the client sends, until it goes.
-async fn listen(
-    incoming: &mut Incoming<impl AsyncRead + Unpin>,
-    mut stdin: Option<Writer>,
-    resize: Option<mpsc::Sender<Size>>,
-) {
-    while let Some(message) = incoming.next().await {
-        match message.split_first() {
-            Some((&STDIN, content)) => {
+/// Takes what the client says, until it goes.
+async fn listen(hear: &mut impl Hear, mut stdin: Option<Writer>, resize: Option<mpsc::Sender<Size>>) {
+    while let Some(heard) = hear.next().await {
+        match heard {
+            Heard::Input(content) => {
                 let taken = match &mut stdin {
                     Some(stdin) => stdin.write_all(content).await,
                     None => Ok(()),
@@ -105,28 +128,25 @@ async fn listen(
                     stdin = None;
                 }
             }
-            Some((&RESIZE, content)) => {
-                if let (Some(size), Some(resize)) = (size(content), &resize) {
-                    let _ = resize.send(size).await;
-                }
-            }
-            Some((&CLOSE, [STDIN, ..])) => {
+            Heard::InputEnded => {
                 if let Some(mut stdin) = stdin.take() {
                     let _ = stdin.shutdown().await;
                 }
             }
-            _ => {}
+            Heard::Resized(size) => {
+                if let Some(resize) = &resize {
+                    let _ = resize.send(size).await;
+                }
+            }
         }
     }
 }
 
-fn size(text: &[u8]) -> Option<Size> {
-    let value: Value = serde_json::from_slice(text).ok()?;
+fn size(value: &Value) -> Option<Size> {
     let side = |name: &str| u16::try_from(value[name].as_u64()?).ok();
     Some(Size { width: side("Width")?, height: side("Height")? })
 }
 
-/// The last word to the client, as the API's Status.
 fn status(what: &str, ended: Result<i32, Error>) -> Value {
     match ended {
         Ok(0) => json!({"metadata": {}, "status": "Success"}),
