@@ -13,7 +13,7 @@
 //! - [`streams`]: what runs between a container and someone who is connected to it
 //! - [`stats`]: what containers and images use
 //! - [`grpc`]: calls over Unix sockets, and answers to them
-//! - [`spdy`]: a client for the streaming servers of CRI runtimes
+//! - [`spdy`]: a client for the streaming servers of CRI runtimes, and what a server of the same needs
 //! - [`error`]: what can go wrong
 //! - [`cri`]: the back end of containerd and CRI-O
 //! - [`simulated`]: the back end that follows a script in the Pod's annotations

@@ -10,7 +10,7 @@ use tokio::process::Command;
 #[derive(Clone)]
 pub struct Kubectl {
     /// The program, and before it what puts it where it belongs.
-    program: Vec<String>,
+    pub program: Vec<String>,
     kubeconfig: PathBuf,
     home: PathBuf,
 }

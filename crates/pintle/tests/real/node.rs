@@ -98,6 +98,14 @@ impl Real {
         self.until("get nodes", |nodes| nodes.contains(" Ready ")).await;
     }
 
+    /// A kubectl as old ones are: streams over SPDY alone.
+    pub fn over_spdy(&self) -> Kubectl {
+        let words = ["env", "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false", "KUBECTL_PORT_FORWARD_WEBSOCKETS=false"];
+        let mut kubectl = self.kubectl.clone();
+        kubectl.program.splice(..0, words.map(str::to_owned));
+        kubectl
+    }
+
     /// As a power cut would end it; containers run on.
     pub async fn kill(&mut self) {
         let mut program = self.program.take().expect("it runs");

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
+use crate::harness::kubectl::Kubectl;
+use crate::harness::program::Place;
 use crate::node::{Real, can_run};
 
 /// Two lines, then an answer to each line of input, then the end of it.
@@ -22,10 +24,14 @@ async fn a_user_reads_logs_runs_commands_copies_files_and_reaches_ports() {
     cluster.pod("crash", json!({"containers": [{"name": "main", "script": "echo run; exit 3"}]})).await;
     cluster.ok("wait --for=condition=Ready pod/web --timeout=60s").await;
     logs(&cluster).await;
-    commands(&cluster).await;
-    files(&cluster).await;
-    attached(&cluster).await;
-    ports(&cluster).await;
+    for (kubectl, said) in [(cluster.kubectl.clone(), "hello"), (cluster.over_spdy(), "again")] {
+        commands(&kubectl).await;
+        much(&kubectl).await;
+        files(&cluster.place, &kubectl).await;
+        attached(&kubectl, said).await;
+        ports(&kubectl).await;
+    }
+    cluster.until("logs web -c main", |log| log == "one\ntwo\ngot hello\ngot again\n").await;
     usage(&cluster).await;
 }
 
@@ -46,51 +52,65 @@ async fn logs(cluster: &Real) {
     assert!(refused.stderr.contains(none), "{refused:?}");
 }
 
-async fn commands(cluster: &Real) {
-    assert_eq!(cluster.ok("exec web -c main -- echo hello").await, "hello\n");
-    let ended = cluster.run("exec web -c main -- false").await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let ended = cluster.run("exec web -c main -- nosuch").await;
+async fn commands(kubectl: &Kubectl) {
+    assert_eq!(kubectl.ok("exec web -c main -- echo hello").await, "hello\n");
+    let ended = kubectl.run("exec web -c main -- sh -c 'echo out; echo err >&2; exit 7'").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(7), "out\n"), "{ended:?}");
+    assert!(ended.stderr.starts_with("err\n"), "{ended:?}");
+    let ended = kubectl.run("exec web -c main -- nosuch").await;
     assert!(ended.stderr.contains("\"nosuch\": executable file not found"), "{ended:?}");
-    let mut command = cluster.command("exec -i web -c main -- cat");
+}
+
+/// More than all that lies between kubectl and the command can hold.
+async fn much(kubectl: &Kubectl) {
+    let mut command = kubectl.command("exec -i web -c main -- cat");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("kubectl starts");
     let mut stdin = child.stdin.take().expect("its input");
-    stdin.write_all(b"typed").await.expect("it takes input");
-    drop(stdin);
+    let writing = async move { stdin.write_all(&content()).await };
     // The input ends, and so the command does.
-    let output = tokio::time::timeout(Duration::from_secs(30), child.wait_with_output()).await.expect("it ends");
-    assert_eq!(output.expect("its output").stdout, b"typed");
+    let both = async { tokio::join!(writing, child.wait_with_output()) };
+    let (written, output) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it ends");
+    written.expect("it takes input");
+    let output = output.expect("its output").stdout;
+    assert!(output == content(), "{} bytes came back, other ones", output.len());
 }
 
-async fn files(cluster: &Real) {
-    let (from, to) = (cluster.place.path("from"), cluster.place.path("to"));
-    let content: Vec<u8> = (0..3_000_000_u32).map(|index| (index % 251) as u8).collect();
-    std::fs::write(&from, &content).expect("a file");
-    cluster.ok(&format!("cp {} web:/tmp/file -c main", from.display())).await;
-    cluster.ok(&format!("cp web:/tmp/file {} -c main", to.display())).await;
-    assert!(std::fs::read(&to).expect("the copy") == content, "the copy differs");
+fn content() -> Vec<u8> {
+    (0..3_000_000_u32).map(|index| (index % 251) as u8).collect()
 }
 
-async fn attached(cluster: &Real) {
-    let mut follow = cluster.command("logs -f web -c main");
+async fn files(place: &Place, kubectl: &Kubectl) {
+    let (from, to) = (place.path("from"), place.path("to"));
+    std::fs::write(&from, content()).expect("a file");
+    kubectl.ok(&format!("cp {} web:/tmp/file -c main", from.display())).await;
+    kubectl.ok(&format!("cp web:/tmp/file {} -c main", to.display())).await;
+    assert!(std::fs::read(&to).expect("the copy") == content(), "the copy differs");
+    std::fs::remove_file(&to).expect("it was there");
+}
+
+async fn attached(kubectl: &Kubectl, said: &str) {
+    let mut follow = kubectl.command("logs -f web -c main");
     let mut follow = follow.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("kubectl starts");
     let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
-    let mut command = cluster.command("attach -i web -c main");
+    let mut command = kubectl.command("attach -i web -c main");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("kubectl");
     let (mut stdin, mut stdout) = (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
-    stdin.write_all(b"hello\n").await.expect("it takes input");
+    stdin.write_all(format!("{said}\n").as_bytes()).await.expect("it takes input");
     let mut answer = [0; 10];
     let patience = Duration::from_secs(30);
     tokio::time::timeout(patience, stdout.read_exact(&mut answer)).await.expect("it answers").expect("its output");
-    assert_eq!(&answer, b"got hello\n");
-    for expected in ["one", "two", "got hello"] {
+    let expected = format!("got {said}");
+    assert_eq!(String::from_utf8_lossy(&answer), format!("{expected}\n"));
+    loop {
         let line = tokio::time::timeout(patience, lines.next_line()).await.expect("the log goes on");
-        assert_eq!(line.expect("a line").as_deref(), Some(expected));
+        if line.expect("a line").expect("the log has not ended") == expected {
+            return;
+        }
     }
 }
 
-async fn ports(cluster: &Real) {
-    let mut command = cluster.command("port-forward web :8080");
+async fn ports(kubectl: &Kubectl) {
+    let mut command = kubectl.command("port-forward web :8080");
     let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("kubectl starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     let patience = Duration::from_secs(30);

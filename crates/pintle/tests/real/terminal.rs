@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::harness::kubectl::Kubectl;
 use crate::node::{IMAGE, Real, can_run};
 
 #[tokio::test]
@@ -17,9 +18,11 @@ async fn a_user_runs_a_pod_types_at_its_terminal_and_looks_at_it_from_beside() {
     cluster.ok(&format!("run hello --image={IMAGE} --restart=Never -- sh -c 'echo ran; sleep 1000'")).await;
     cluster.until("logs hello", |said| said == "ran\n").await;
 
-    let (said, code) = typed(&cluster, "exec -it hello -- sh", "tty; stty size; exit 7\n").await;
-    assert!(said.contains("/dev/pts/") && said.contains("24 80"), "{said}");
-    assert_eq!(code, Some(7), "{said}");
+    for kubectl in [cluster.kubectl.clone(), cluster.over_spdy()] {
+        let (said, code) = typed(&kubectl, "exec -it hello -- sh", "tty; stty size; exit 7\n").await;
+        assert!(said.contains("/dev/pts/") && said.contains("24 80"), "{said}");
+        assert_eq!(code, Some(7), "{said}");
+    }
 
     let look = format!("debug hello -c look --image={IMAGE} --target=hello -- sh -c 'ps; sleep 1000'");
     cluster.ok(&look).await;
@@ -31,8 +34,8 @@ async fn a_user_runs_a_pod_types_at_its_terminal_and_looks_at_it_from_beside() {
 }
 
 /// What is shown at a terminal of 24 by 80 in which a kubectl runs that somebody types at, and how it ended.
-async fn typed(cluster: &Real, line: &str, keys: &str) -> (String, Option<i32>) {
-    let kubectl = cluster.command(line);
+async fn typed(kubectl: &Kubectl, line: &str, keys: &str) -> (String, Option<i32>) {
+    let kubectl = kubectl.command(line);
     let kubectl = kubectl.as_std();
     let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_string_lossy());
     let words: Vec<String> = std::iter::once(kubectl.get_program()).chain(kubectl.get_args()).map(quoted).collect();

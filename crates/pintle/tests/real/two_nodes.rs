@@ -115,7 +115,9 @@ async fn a_machine_that_is_cut_off_loses_its_pods_to_others_and_comes_back_clean
     assert_eq!(far.len(), 2, "{far:?}");
     let (pod, _) = &far[0];
     one.until(&format!("logs {pod}"), |said| said.contains(&format!("hello from {pod}"))).await;
-    assert_eq!(one.ok(&format!("exec {pod} -- echo over two hops")).await, "over two hops\n");
+    for kubectl in [one.kubectl.clone(), one.over_spdy()] {
+        assert_eq!(kubectl.ok(&format!("exec {pod} -- echo over two hops")).await, "over two hops\n");
+    }
     let running = two.running();
     assert_eq!(running.len(), 2, "{running:?}");
 
