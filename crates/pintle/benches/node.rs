@@ -22,6 +22,7 @@ use tokio::time::Instant;
 const REAL: usize = 100;
 const SIMULATED: usize = 10_000;
 const AT_ONCE: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(300);
 const IMAGE: &str = "localhost/busybox:1";
 
 fn main() {
@@ -112,7 +113,8 @@ async fn pods(name: &str, flags: &[&str], count: usize, real: bool) -> Duration 
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
-    let seen = watch.await.expect("the watch ends");
+    let seen = tokio::time::timeout(PATIENCE, watch).await;
+    let seen = seen.expect("all Pods run within five minutes: is the disk nearly full?").expect("the watch ends");
     let took = started.elapsed();
     let mut waits: Vec<Duration> = created.iter().map(|(name, at)| seen[name].duration_since(*at)).collect();
     waits.sort();

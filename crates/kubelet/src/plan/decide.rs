@@ -165,7 +165,11 @@ fn start(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
                 return Decision::Wait { reason: "ImagePullBackOff", message, until: Some(retry_at) };
             }
         }
-        Some(Pull::Done(_)) | None => {}
+        Some(Pull::Forbidden { message, retry_at }) if input.now < *retry_at => {
+            let message = message.clone();
+            return Decision::Wait { reason: "ErrImageNeverPull", message, until: Some(*retry_at) };
+        }
+        Some(Pull::Forbidden { .. } | Pull::Done(_)) | None => {}
     }
     let backoff = slot.backoff(input.backoffs);
     let ended_at = slot.latest().and_then(|run| run.finished_at());

@@ -92,6 +92,11 @@ pub(crate) enum Pull {
         failed_at: Timestamp,
         wait: Duration,
     },
+    /// It is not there, and its policy says that it is not to be pulled.
+    Forbidden {
+        message: String,
+        retry_at: Timestamp,
+    },
     /// It is there, with this digest, for the start that it was pulled for.
     Done(String),
 }

@@ -330,6 +330,10 @@ fn an_image_that_cannot_be_had_is_told_and_tried_again() {
     assert_eq!((reason(&scene), scene.plan().wake_at), (json!("ImagePullBackOff"), Some(at(110))));
     scene.now = 110;
     assert_eq!(scene.plan().actions, [start("web", 0)]);
+    scene.pulls.insert("web".into(), Pull::Forbidden { message: "not here".into(), retry_at: at(120) });
+    assert_eq!((reason(&scene), scene.plan().wake_at), (json!("ErrImageNeverPull"), Some(at(120))));
+    scene.now = 120;
+    assert_eq!(scene.plan().actions, [start("web", 0)], "someone may have brought it");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Sees to it that a container's image is there, without holding up a worker while it comes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -12,6 +13,9 @@ use pintle_runtime::Key;
 use super::{Pods, Seat};
 use crate::credentials;
 use crate::plan::{Pull, pull_wait};
+
+/// How often it is looked for an image that only others may bring.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 pub(super) enum Outcome {
     /// It is there, with this digest.
@@ -56,7 +60,9 @@ impl Pods {
         if policy == "Never" {
             let message = format!("Container image {image:?} is not present with pull policy of Never");
             say("Warning", "ErrImageNeverPull", message.clone());
-            finish(seat, &container.name, Err(message), now);
+            say("Warning", "Failed", "Error: ErrImageNeverPull".to_owned());
+            let forbidden = Pull::Forbidden { message, retry_at: now + LOOK_AGAIN };
+            seat.pulls().states.insert(container.name.clone(), forbidden);
             return Outcome::Failed;
         }
         say("Normal", "Pulling", format!("Pulling image {image:?}"));
@@ -78,7 +84,7 @@ impl Pods {
         });
         // Most pulls of a simulated node are over before they begin, and need no second look at the Pod.
         if let Some(pulled) = (&mut pulling).now_or_never() {
-            let pulled = told(pulled, &image, std::time::Duration::ZERO, &say);
+            let pulled = told(pulled, &image, Duration::ZERO, &say);
             finish(seat, &container.name, pulled, now);
             return match take_done(seat, &container.name) {
                 Some(Pull::Done(image_id)) => Outcome::Ready(image_id),
@@ -136,7 +142,7 @@ fn take_done(seat: &Seat, container: &str) -> Option<Pull> {
 fn told(
     pulled: Result<Image, pintle_container::Error>,
     image: &str,
-    took: std::time::Duration,
+    took: Duration,
     say: &impl Fn(&str, &str, String),
 ) -> Result<String, String> {
     match pulled {

@@ -140,5 +140,26 @@ async fn images_that_need_a_password_come_with_a_pull_secret_or_a_plugin_and_not
     cluster.phase("with-secret", "Succeeded").await;
     cluster.pod("with-plugin", spec("with-plugin", &[])).await;
     cluster.phase("with-plugin", "Succeeded").await;
+
+    // What a policy means shows when nothing can be pulled any more.
     serving.abort();
+    let with = |policy: &str, image: &str| {
+        let mut spec = spec(image, &["key"]);
+        spec["containers"][0]["imagePullPolicy"] = policy.into();
+        spec
+    };
+    let waits_with = |reason: &'static str| {
+        move |pod: &serde_json::Value| pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == reason
+    };
+    cluster.pod("present-never", with("Never", "with-secret")).await;
+    cluster.pod("present-if-not", with("IfNotPresent", "with-secret")).await;
+    cluster.pod("present-always", with("Always", "with-secret")).await;
+    cluster.pod("absent-never", with("Never", "elsewhere")).await;
+    cluster.phase("present-never", "Succeeded").await;
+    cluster.phase("present-if-not", "Succeeded").await;
+    cluster.pod_until("present-always", "asks the registry", waits_with("ImagePullBackOff")).await;
+    cluster.pod_until("absent-never", "asks nobody", waits_with("ErrImageNeverPull")).await;
+    let told =
+        cluster.ok("get events --field-selector involvedObject.name=absent-never,reason=ErrImageNeverPull").await;
+    assert!(told.contains("is not present with pull policy of Never"), "{told}");
 }
