@@ -22,5 +22,6 @@ mod registry;
 mod resize;
 mod statics;
 mod streams;
+mod surroundings;
 mod terminal;
 mod two_nodes;
