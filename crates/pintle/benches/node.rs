@@ -22,6 +22,7 @@ use tokio::time::Instant;
 const REAL: usize = 100;
 const SIMULATED: usize = 10_000;
 const AT_ONCE: usize = 16;
+const ROUNDS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(300);
 const IMAGE: &str = "localhost/busybox:1";
 
@@ -30,10 +31,20 @@ fn main() {
     runtime.expect("a runtime").block_on(async {
         let can = Private::is_possible() && rustix::process::geteuid().is_root() && Path::new("/bin/busybox").exists();
         if can {
-            let alone = alone().await;
-            let whole = pods("this machine", &["--pod-cidr", "10.121.0.0/24"], REAL, true).await;
+            // In turns: a disk and a machine that others share have their moods.
+            let (mut alones, mut wholes) = (Vec::new(), Vec::new());
+            for _ in 0..ROUNDS {
+                alones.push(alone().await);
+                wholes.push(pods("this machine", &["--pod-cidr", "10.121.0.0/24"], REAL, true).await);
+            }
+            let (alone, whole) = (median(alones), median(wholes));
             let outside = 100.0 * (1.0 - alone.as_secs_f64() / whole.as_secs_f64());
-            println!("outside the runtime: {:.0} % of the time", outside.max(0.0));
+            println!(
+                "medians of {ROUNDS}: containerd alone {:.1} Pods a second, this machine {:.1}; outside the runtime: {:.0} % of the time",
+                rate(REAL, alone),
+                rate(REAL, whole),
+                outside.max(0.0)
+            );
         } else {
             println!("no real containers: they need root, containerd, runc, ctr and busybox-static");
         }
@@ -209,6 +220,11 @@ impl Drop for Cluster {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
     }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
 }
 
 fn rate(count: usize, took: Duration) -> f64 {
