@@ -46,8 +46,10 @@ impl Pods {
                 memory.written = Some(Written { version, status: written.status.unwrap_or_default() });
                 Ok(())
             }
-            // It is gone, or another has taken its name; the cache will say so.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            // It is gone; the cache will say so.
+            Err(error) if error.is_not_found() => Ok(()),
+            // Also a conflict is tried again: a server that is written to from many sides gives one for no fault of ours, and if
+            // another Pod has taken the name, the next look finds it.
             Err(error) => Err(error.into()),
         }
     }
