@@ -1,6 +1,7 @@
 //! The nodelifecycle loop: what becomes of a node that falls silent, and of the Pods on it.
 //!
-//! Two loops in one. By node: watches Nodes and their Leases; a node not heard of for 50 s is unknown, and is tainted.
+//! Two loops in one. By node: watches Nodes and their Leases; a node not heard of for 50 s, or for as long as
+//! its Lease holds and a quarter more, is unknown, and is tainted.
 //! By Pod: watches Pods and the taints of their nodes; a Pod goes when its toleration has run out.
 
 mod apply;

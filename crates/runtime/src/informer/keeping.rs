@@ -49,6 +49,8 @@ pub(super) struct Keeping<K> {
     recent_budget: usize,
     decoded: usize,
     packed: usize,
+    /// What the last object would have taken that found no room decoded.
+    unfit: usize,
 }
 
 struct Recent<K> {
@@ -71,6 +73,7 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
             recent_budget: RECENT,
             decoded: 0,
             packed: 0,
+            unfit: 0,
         }
     }
 }
@@ -80,13 +83,17 @@ impl<K> Keeping<K> {
     pub(super) fn hold(&mut self, key: &Key, object: &Arc<K>) -> Held<K> {
         let place = PLACE + key.namespace().len() + key.name().len();
         let mut counter = Packer::counting();
-        // Counting is what a small cluster's changes cost, packing what a large one's do; none pays for both.
-        if self.decoded < self.budget && (self.codec.encode)(object, &mut counter) {
+        let room = self.budget.saturating_sub(self.decoded);
+        // Counting is what a small cluster's changes cost, packing what a large one's do. Where the last object found no room the
+        // next is not counted in vain.
+        if room > self.unfit && (self.codec.encode)(object, &mut counter) {
             let size = counter.json() * DECODED_FACTOR + place;
-            if self.decoded + size <= self.budget {
+            if size <= room {
                 self.decoded += size;
                 return Held { form: Form::Decoded(object.clone()), size };
             }
+            // One large object must not keep all small ones out.
+            self.unfit = size.min(self.budget / 16);
         }
         let mut packer = Packer::packing(&mut self.dictionary);
         let written = (self.codec.encode)(object, &mut packer);
