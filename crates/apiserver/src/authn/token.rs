@@ -84,16 +84,26 @@ impl Tokens {
         Ok(jsonwebtoken::encode(&Header::new(Algorithm::ES256), &claims, &self.signing)?)
     }
 
-    /// For whom a token speaks, if it is good.
+    /// For whom a token speaks to this server, if it is good.
     pub async fn verify(&self, token: &str) -> Option<User> {
+        self.verify_for(token, &[ISSUER]).await.map(|(user, _)| user)
+    }
+
+    /// For whom a token speaks to one of these, if it is good, and to which of them.
+    pub async fn verify_for(&self, token: &str, audiences: &[&str]) -> Option<(User, Vec<String>)> {
         match bootstrap::halves(token) {
-            Some((id, secret)) => bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await,
-            None => self.verify_signed(token).await,
+            // These say nothing of whom they are for: they are for this server alone.
+            Some((id, secret)) if audiences.contains(&ISSUER) => {
+                let user = bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await?;
+                Some((user, vec![ISSUER.to_owned()]))
+            }
+            Some(_) => None,
+            None => self.verify_signed(token, audiences).await,
         }
     }
 
     /// The account a token speaks for, if we signed it, it has not expired and the account still exists.
-    async fn verify_signed(&self, token: &str) -> Option<User> {
+    async fn verify_signed(&self, token: &str, audiences: &[&str]) -> Option<(User, Vec<String>)> {
         let mut validation = Validation::new(Algorithm::ES256);
         validation.set_issuer(&[ISSUER]);
         // Time is the injected clock's business, audiences are compared below.
@@ -102,7 +112,9 @@ impl Tokens {
         validation.validate_aud = false;
         let claims = jsonwebtoken::decode::<Claims>(token, &self.checking, &validation).ok()?.claims;
         let now = self.clock.now().as_second();
-        if now >= claims.exp || now < claims.nbf || !claims.aud.iter().any(|a| a == ISSUER) {
+        let meant: Vec<String> =
+            claims.aud.into_iter().filter(|audience| audiences.contains(&audience.as_str())).collect();
+        if now >= claims.exp || now < claims.nbf || meant.is_empty() {
             return None;
         }
         let Bound { namespace, serviceaccount, pod } = claims.kubernetes;
@@ -119,7 +131,7 @@ impl Tokens {
             user.extra.insert("authentication.kubernetes.io/pod-name".into(), vec![pod.name]);
             user.extra.insert("authentication.kubernetes.io/pod-uid".into(), vec![pod.uid]);
         }
-        Some(user)
+        Some((user, meant))
     }
 
     async fn lives(&self, key: &str, uid: &str) -> Option<()> {

@@ -31,12 +31,7 @@ async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Resu
     let user = exchange.user.clone();
     let status = match kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(&user)}),
-        "TokenReview" => match server.tokens.verify(object::text(&question, &["spec", "token"])).await {
-            Some(user) => {
-                json!({"authenticated": true, "user": user_info(&user), "audiences": [crate::authn::token::ISSUER]})
-            }
-            None => json!({"user": {}, "error": "the token is not valid"}),
-        },
+        "TokenReview" => token(server, &question).await,
         "SelfSubjectAccessReview" => decide(server, &user, &question).await,
         "SelfSubjectRulesReview" => {
             let namespace = object::text(&question, &["spec", "namespace"]).to_owned();
@@ -54,6 +49,17 @@ async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Resu
     object::metadata(&mut question);
     question["status"] = status;
     Ok(response::value(201, exchange.wanted, &question))
+}
+
+/// For whom a token speaks, to those who are named or else to this server.
+async fn token(server: &ApiServer, question: &Value) -> Value {
+    let named = object::list(question, &["spec", "audiences"]).iter().filter_map(Value::as_str);
+    let named: Vec<&str> = named.collect();
+    let audiences = if named.is_empty() { vec![crate::authn::token::ISSUER] } else { named };
+    match server.tokens.verify_for(object::text(question, &["spec", "token"]), &audiences).await {
+        Some((user, meant)) => json!({"authenticated": true, "user": user_info(&user), "audiences": meant}),
+        None => json!({"user": {}, "error": "the token is not valid"}),
+    }
 }
 
 fn user_info(user: &User) -> Value {
