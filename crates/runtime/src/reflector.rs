@@ -6,22 +6,22 @@
 //! - 410 Gone means that the server no longer keeps that version: the kind is listed again.
 //! - Errors are waited out with jittered backoff; the reflector never gives up.
 
+mod event;
 mod lean;
 mod page;
 
 use std::collections::VecDeque;
-use std::fmt::Debug;
-use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::api::{Api, ListParams, WatchParams};
 use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use pintle_meta::Random;
 use serde::de::DeserializeOwned;
 
 use crate::backoff::Backoff;
+use event::{Event, Lines};
 use lean::Lean;
 use page::Decoding;
 
@@ -71,16 +71,17 @@ impl Selection {
     }
 }
 
-/// A change as the server tells it.
+/// A change as the server tells it. Objects are in their last place from the beginning: moving one costs as much as reading a
+/// part of it.
 #[derive(Clone, Debug)]
 pub enum Delta<K> {
     /// Everything there is: what is not in it is gone.
-    Replaced(Vec<K>),
-    Applied(K),
-    Deleted(K),
+    Replaced(Vec<Arc<K>>),
+    Applied(Arc<K>),
+    Deleted(Arc<K>),
     /// A list begins that comes in several pages.
     Listing,
-    Page(Vec<K>),
+    Page(Vec<Arc<K>>),
     /// The list ended, at this version: what was in none of its pages is gone.
     Listed(String),
     /// Everything up to this version has been told.
@@ -88,6 +89,30 @@ pub enum Delta<K> {
     /// The kind must be listed again and cannot be: what was told is behind, until the next list.
     Lost,
 }
+
+/// The same of objects that nobody else has.
+impl<K> Delta<K> {
+    pub fn replaced(objects: Vec<K>) -> Self {
+        Delta::Replaced(objects.into_iter().map(Arc::new).collect())
+    }
+
+    pub fn page(objects: Vec<K>) -> Self {
+        Delta::Page(objects.into_iter().map(Arc::new).collect())
+    }
+
+    pub fn applied(object: K) -> Self {
+        Delta::Applied(Arc::new(object))
+    }
+
+    pub fn deleted(object: K) -> Self {
+        Delta::Deleted(Arc::new(object))
+    }
+}
+
+/// Who is told. Objects of one list are told by several tasks at once, all other changes one after the other.
+pub trait Sink<K>: Fn(Delta<K>) + Clone + Send + Sync + 'static {}
+
+impl<K, F: Fn(Delta<K>) + Clone + Send + Sync + 'static> Sink<K> for F {}
 
 /// A collection on a server, or what a selection leaves of it.
 pub struct Source {
@@ -105,33 +130,33 @@ impl Source {
     }
 
     /// Lists and watches until the future is dropped. The sink must not block.
-    pub async fn reflect<K>(&self, sink: impl FnMut(Delta<K>))
+    pub async fn reflect<K>(&self, sink: impl Sink<K>)
     where
-        K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
+        K: Resource + DeserializeOwned + Send + Sync + 'static,
     {
         self.mirror::<K, K>(|object| object, sink).await;
     }
 
     /// The same; managed fields still say who wrote, but not which fields, which are skipped unread.
-    pub async fn reflect_without_fields<K>(&self, sink: impl FnMut(Delta<K>))
+    pub async fn reflect_without_fields<K>(&self, sink: impl Sink<K>)
     where
-        K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
+        K: Resource + DeserializeOwned + Send + Sync + 'static,
     {
         self.mirror::<Lean<K>, K>(|lean| lean.0, sink).await;
     }
 
     /// `W` is what is read off the wire, of which each is one `K`.
-    async fn mirror<W, K>(&self, read: fn(W) -> K, mut sink: impl FnMut(Delta<K>))
+    async fn mirror<W, K>(&self, read: fn(W) -> K, sink: impl Sink<K>)
     where
-        W: DeserializeOwned + Clone + Send + 'static,
-        K: Resource,
+        W: DeserializeOwned + Send + 'static,
+        K: Resource + Send + Sync + 'static,
     {
         let mut failures = 0;
         loop {
-            match self.list(read, &mut sink).await {
+            match self.list(read, &sink).await {
                 Ok(version) => {
                     failures = 0;
-                    self.watch(read, version, &mut sink).await;
+                    self.watch(read, version, &sink).await;
                 }
                 Err(error) => {
                     tracing::warn!(url = %self.path, %error, "cannot list; trying again");
@@ -143,16 +168,34 @@ impl Source {
         }
     }
 
-    /// Tells every page of the list, and returns the version it stands for.
-    async fn list<W, K>(&self, read: fn(W) -> K, sink: &mut impl FnMut(Delta<K>)) -> Result<String, kube::Error>
+    /// Tells every page of the list, and returns the version it stands for. When it returns, nothing of it is told any more.
+    async fn list<W, K>(&self, read: fn(W) -> K, sink: &impl Sink<K>) -> Result<String, kube::Error>
     where
-        W: DeserializeOwned + Clone + Send + 'static,
-        K: Resource,
+        W: DeserializeOwned + Send + 'static,
+        K: Resource + Send + Sync + 'static,
+    {
+        let mut decoding = VecDeque::new();
+        let listed = self.pages(read, sink, &mut decoding).await;
+        for page in decoding {
+            page.cancelled().await;
+        }
+        listed
+    }
+
+    async fn pages<W, K>(
+        &self,
+        read: fn(W) -> K,
+        sink: &impl Sink<K>,
+        decoding: &mut VecDeque<Decoding>,
+    ) -> Result<String, kube::Error>
+    where
+        W: DeserializeOwned + Send + 'static,
+        K: Resource + Send + Sync + 'static,
     {
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         params.label_selector = self.selection.label_selector();
         params.field_selector = self.selection.field_selector();
-        let (mut decoding, mut spare) = (VecDeque::new(), Vec::new());
+        let mut spare = Vec::new();
         loop {
             let is_first = params.continue_token.is_none();
             let mut text = spare.pop().unwrap_or_default();
@@ -162,21 +205,24 @@ impl Source {
             params.continue_token = head.continue_.filter(|token| !token.is_empty());
             let is_last = params.continue_token.is_none();
             if is_first && is_last {
-                let objects: Vec<W> = page::objects(&text)?;
-                sink(Delta::Replaced(objects.into_iter().map(read).collect()));
+                let mut all = Vec::new();
+                page::objects(&text, read, |few| {
+                    all.extend(few);
+                    true
+                })?;
+                sink(Delta::Replaced(all));
                 sink(Delta::Bookmark(version.clone()));
                 return Ok(version);
             }
             if is_first {
                 sink(Delta::Listing);
             }
-            decoding.push_back(Decoding::<W>::start(text));
+            let told = sink.clone();
+            decoding.push_back(Decoding::start(text, read, move |few| told(Delta::Page(few))));
             while decoding.len() > if is_last { 0 } else { AHEAD }
                 && let Some(page) = decoding.pop_front()
             {
-                let (objects, text) = page.objects().await?;
-                sink(Delta::Page(objects.into_iter().map(read).collect()));
-                spare.push(text);
+                spare.push(page.finished().await?);
             }
             if is_last {
                 sink(Delta::Listed(version.clone()));
@@ -192,9 +238,9 @@ impl Source {
     }
 
     /// Watches from a version on; returns when the kind must be listed again.
-    async fn watch<W, K>(&self, read: fn(W) -> K, mut version: String, sink: &mut impl FnMut(Delta<K>))
+    async fn watch<W, K>(&self, read: fn(W) -> K, mut version: String, sink: &impl Sink<K>)
     where
-        W: DeserializeOwned + Clone + Send + 'static,
+        W: DeserializeOwned + Send + 'static,
         K: Resource,
     {
         let mut failures = 0;
@@ -216,9 +262,9 @@ impl Source {
         }
     }
 
-    async fn watch_once<W, K>(&self, read: fn(W) -> K, version: &mut String, sink: &mut impl FnMut(Delta<K>)) -> Ended
+    async fn watch_once<W, K>(&self, read: fn(W) -> K, version: &mut String, sink: &impl Sink<K>) -> Ended
     where
-        W: DeserializeOwned + Clone + Send + 'static,
+        W: DeserializeOwned + Send + 'static,
         K: Resource,
     {
         let params = WatchParams {
@@ -238,34 +284,34 @@ impl Source {
         };
         let started = tokio::time::Instant::now();
         let mut seen = false;
-        let stream = match self.client.request_events::<W>(request).await {
-            Ok(stream) => stream,
+        let mut lines = match Lines::open(&self.client, request).await {
+            Ok(lines) => lines,
             Err(error) => return gone_or_broken(error),
         };
-        let mut stream = pin!(stream);
         loop {
-            let event = match tokio::time::timeout(self.silence, stream.next()).await {
-                Ok(Some(event)) => event,
-                Ok(None) => break,
+            let event = match tokio::time::timeout(self.silence, lines.next()).await {
+                Ok(Ok(Some(line))) => Event::<W>::read(line),
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => Err(error),
                 // The connection may be dead without anyone having said so.
                 Err(_) => return Ended::Quietly { useful: true },
             };
             let delta = match event {
-                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                Ok(Event::Applied(object)) => {
                     let object = read(object);
                     advance(version, object.resource_version());
-                    Delta::Applied(object)
+                    Delta::applied(object)
                 }
-                Ok(WatchEvent::Deleted(object)) => {
+                Ok(Event::Deleted(object)) => {
                     let object = read(object);
                     advance(version, object.resource_version());
-                    Delta::Deleted(object)
+                    Delta::deleted(object)
                 }
-                Ok(WatchEvent::Bookmark(bookmark)) => {
-                    advance(version, Some(bookmark.metadata.resource_version));
+                Ok(Event::Bookmark(reached)) => {
+                    advance(version, Some(reached));
                     Delta::Bookmark(version.clone())
                 }
-                Ok(WatchEvent::Error(status)) => return gone_or_broken(kube::Error::Api(status)),
+                Ok(Event::Failed(status)) => return gone_or_broken(kube::Error::Api(status)),
                 Err(error) => return gone_or_broken(error),
             };
             seen = true;

@@ -40,7 +40,7 @@ async fn a_pod_without_its_device_fails_and_waits_only_for_one_that_is_about_to_
         let status = pod.status.clone().unwrap();
         pods.admit(&pod, pod.spec.as_ref().unwrap(), &seat, &mut memory, &status).await.unwrap()
     };
-    pods.pods.take(Delta::Replaced(vec![pod("first", "Running"), pod("second", "Pending")]));
+    pods.pods.take(Delta::replaced(vec![pod("first", "Running"), pod("second", "Pending")]));
     assert!(matches!(look("first").await, Admission::Granted));
     let Admission::Refused(status) = look("second").await else { panic!("there is no lamp for it") };
     assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("UnexpectedAdmissionError")));
@@ -52,7 +52,7 @@ async fn a_pod_without_its_device_fails_and_waits_only_for_one_that_is_about_to_
         )
     );
     // The scheduler does not count one that has failed, though its container may still be about to end.
-    pods.pods.take(Delta::Replaced(vec![pod("first", "Failed"), pod("third", "Pending")]));
+    pods.pods.take(Delta::replaced(vec![pod("first", "Failed"), pod("third", "Pending")]));
     assert!(matches!(look("third").await, Admission::Later(AGAIN)));
     devices.release("first").await;
     assert!(matches!(look("third").await, Admission::Granted));

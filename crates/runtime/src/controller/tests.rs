@@ -42,7 +42,7 @@ async fn a_panic_and_an_error_cost_a_retry_and_a_shutdown_ends_the_loop() {
     tokio::task::yield_now().await;
     let mut map = ConfigMap::default();
     map.metadata.name = Some("a".into());
-    maps.take(Delta::Replaced(vec![map]));
+    maps.take(Delta::replaced(vec![map]));
     assert_eq!(done.recv().await.as_deref(), Some("a"));
     trigger.fire();
     running.await.unwrap();

@@ -79,8 +79,9 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
 }
 
 impl<K> Keeping<K> {
-    /// Takes an object in, decoded if the budget allows, else packed.
-    pub(super) fn hold(&mut self, key: &Key, object: &Arc<K>) -> Held<K> {
+    /// Takes an object in, decoded if the budget allows, else packed. One of many, as in a list, is not one that a reader is
+    /// likely to ask for next.
+    pub(super) fn hold(&mut self, key: &Key, object: &Arc<K>, of_many: bool) -> Held<K> {
         let place = PLACE + key.namespace().len() + key.name().len();
         let mut counter = Packer::counting();
         let room = self.budget.saturating_sub(self.decoded);
@@ -99,7 +100,9 @@ impl<K> Keeping<K> {
         let written = (self.codec.encode)(object, &mut packer);
         let (size, packed) = (packer.json() * DECODED_FACTOR + place, packer.packed());
         if written {
-            self.recent().put(key, object.clone(), size, self.recent_budget);
+            if !of_many {
+                self.recent().put(key, object.clone(), size, self.recent_budget);
+            }
             let held = Held { size: packed.len() + place, form: Form::Packed(packed) };
             self.packed += held.size;
             return held;

@@ -152,8 +152,8 @@ where
         tokio::spawn(async move {
             let mirror = async {
                 match drops_fields {
-                    true => source.reflect_without_fields(|delta| listed.take(delta)).await,
-                    false => source.reflect(|delta| listed.take(delta)).await,
+                    true => source.reflect_without_fields(move |delta| listed.take(delta)).await,
+                    false => source.reflect(move |delta| listed.take(delta)).await,
                 }
             };
             let resyncs = async {

@@ -13,15 +13,11 @@
 #[cfg(test)]
 mod tests;
 mod values;
+mod words;
 mod write;
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
-use std::sync::Arc;
-
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
 use values::{quoted, read_varint, take, varint, write_time, write_uid};
+use words::Words;
 pub(super) use write::Packer;
 
 const OBJECT: u8 = b'{';
@@ -56,53 +52,21 @@ mod tag {
 const SHORT_WORDS: u32 = (tag::MEDIUM - tag::SHORT) as u32;
 const MEDIUM_WORDS: u32 = 16 * 256;
 
-/// Strings outside of this are not worth a word.
-const WORTH: std::ops::RangeInclusive<usize> = 2..=256;
-
-/// The dictionary stops growing here: words are never taken out, since objects refer to them.
-const MOST_WORDS: usize = 65_536;
-const MOST_BYTES: usize = 4 << 20;
-
-/// Hashes of strings seen lately. A string becomes a word when it is seen a second time, so that names and addresses,
-/// which never come again, do not fill the dictionary.
-const SEEN: usize = 4096;
-
 const FIELDS: usize = 512;
 
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
-    codes: HashMap<Arc<str>, u32, BuildHasherDefault<WordHasher>>,
-    words: Vec<Arc<str>>,
-    seen: Vec<u32>,
+    words: Words,
     /// Fields that were written lately, each at the place that its address gives it.
     fields: Vec<(&'static str, u32)>,
-    bytes: usize,
     /// Where an object is packed before its length is known; what is kept has no room to spare.
     packing: Vec<u8>,
-}
-
-/// Every string of every object is looked up, and most are short: there the standard hasher takes longer than all else. It
-/// guards against made-up collisions no better, since the same object must be packed the same way in every run.
-#[derive(Default)]
-struct WordHasher(u64);
-
-impl Hasher for WordHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = xxh3_64_with_seed(bytes, self.0);
-    }
-
-    /// What follows a string to tell it from the next; here each stands alone.
-    fn write_u8(&mut self, _: u8) {}
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 impl Dictionary {
     /// What the dictionary itself takes, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + size_of_val(self.seen.as_slice()) + size_of_val(self.fields.as_slice())
+        self.words.bytes() + size_of_val(self.fields.as_slice())
     }
 
     /// The number of a field's name. Names of fields are the program's own, so where one stands says which it is.
@@ -115,33 +79,8 @@ impl Dictionary {
         if std::ptr::eq(known, name) {
             return Some(code);
         }
-        let code = self.code_of(name)?;
+        let code = self.words.code_of(name)?;
         self.fields[place] = (name, code);
-        Some(code)
-    }
-
-    /// The word's number; the second time a string is seen it becomes a word.
-    fn code_of(&mut self, string: &str) -> Option<u32> {
-        if let Some(code) = self.codes.get(string) {
-            return Some(*code);
-        }
-        if self.words.len() >= MOST_WORDS || self.bytes >= MOST_BYTES {
-            return None;
-        }
-        if self.seen.is_empty() {
-            self.seen = vec![0; SEEN];
-        }
-        let hash = self.codes.hasher().hash_one(string);
-        let (place, rest) = (&mut self.seen[hash as usize % SEEN], (hash >> 32) as u32);
-        if *place != rest {
-            *place = rest;
-            return None;
-        }
-        let code = u32::try_from(self.words.len()).ok()?;
-        let word: Arc<str> = string.into();
-        self.bytes += word.len() + 16 + 2 * size_of::<Arc<str>>() + 12;
-        self.words.push(word.clone());
-        self.codes.insert(word, code);
         Some(code)
     }
 
@@ -191,15 +130,15 @@ impl Dictionary {
                 tag::TIME => write_time(&mut out, take(&mut rest, 7)?),
                 tag::WORD => {
                     let code = u32::try_from(read_varint(&mut rest)?).ok()?;
-                    quoted(&mut out, self.words.get(code as usize)?.as_bytes());
+                    quoted(&mut out, self.words.word(code)?.as_bytes());
                 }
                 short @ tag::SHORT..tag::MEDIUM => {
-                    quoted(&mut out, self.words.get(usize::from(short - tag::SHORT))?.as_bytes());
+                    quoted(&mut out, self.words.word(u32::from(short - tag::SHORT))?.as_bytes());
                 }
                 medium @ tag::MEDIUM.. => {
                     let low = u32::from(*take(&mut rest, 1)?.first()?);
                     let code = SHORT_WORDS + u32::from(medium - tag::MEDIUM) * 256 + low;
-                    quoted(&mut out, self.words.get(code as usize)?.as_bytes());
+                    quoted(&mut out, self.words.word(code)?.as_bytes());
                 }
                 _ => return None,
             }

@@ -52,7 +52,7 @@ struct Index<K> {
     keys: BTreeMap<String, BTreeSet<Key>>,
 }
 
-impl<K: Resource> Store<K> {
+impl<K: Resource + Clone> Store<K> {
     pub(super) fn new(keeping: Keeping<K>, project: fn(&mut K)) -> Self {
         let (objects, indexes, writers) = (BTreeMap::new(), BTreeMap::new(), Writers::default());
         Store { objects, indexes, keeping, project, writers, round: 0 }
@@ -123,7 +123,7 @@ impl<K: Resource> Store<K> {
             if let Form::Decoded(object) = &slot.held.form {
                 let object = object.clone();
                 self.keeping.release(key, &slot.held);
-                slot.held = self.keeping.hold(key, &object);
+                slot.held = self.keeping.hold(key, &object, true);
             }
         }
         true
@@ -133,24 +133,24 @@ impl<K: Resource> Store<K> {
     pub(super) fn take(&mut self, delta: Delta<K>, listening: bool) -> Vec<Told<K>> {
         let mut told = Vec::new();
         match delta {
-            Delta::Applied(object) => self.put(object, listening, &mut told),
+            Delta::Applied(object) => self.put(object, false, listening, &mut told),
             Delta::Deleted(mut object) => {
                 let writer = self.writers.last(object.meta());
-                (self.project)(&mut object);
+                (self.project)(Arc::make_mut(&mut object));
                 // The last state the server tells is newer than ours; both carry the same key.
-                let key = Key::of(&object);
+                let key = Key::of(object.as_ref());
                 if self.objects.contains_key(&key) {
                     self.remove_for(&key, false);
-                    told.push((Change::Deleted(Arc::new(object)), writer));
+                    told.push((Change::Deleted(object), writer));
                 }
             }
             Delta::Replaced(objects) => {
-                let present: BTreeSet<Key> = objects.iter().map(Key::of).collect();
+                let present: BTreeSet<Key> = objects.iter().map(|object| Key::of(object.as_ref())).collect();
                 self.remove_where(|key, _| !present.contains(key), &mut told);
-                objects.into_iter().for_each(|object| self.put(object, listening, &mut told));
+                objects.into_iter().for_each(|object| self.put(object, true, listening, &mut told));
             }
             Delta::Listing => self.round = self.round.wrapping_add(1),
-            Delta::Page(objects) => objects.into_iter().for_each(|object| self.put(object, listening, &mut told)),
+            Delta::Page(objects) => objects.into_iter().for_each(|object| self.put(object, true, listening, &mut told)),
             Delta::Listed(_) => {
                 let round = self.round;
                 self.remove_where(|_, slot| slot.round != round, &mut told);
@@ -173,26 +173,26 @@ impl<K: Resource> Store<K> {
         }
     }
 
-    fn put(&mut self, mut object: K, listening: bool, told: &mut Vec<Told<K>>) {
-        let key = Key::of(&object);
-        let version = number(object.meta().resource_version.as_deref());
+    fn put(&mut self, mut new: Arc<K>, of_many: bool, listening: bool, told: &mut Vec<Told<K>>) {
+        let key = Key::of(new.as_ref());
+        let version = number(new.meta().resource_version.as_deref());
         let known = self.objects.get_key_value(&key).map(|(key, slot)| (key.clone(), slot.version));
-        if known.as_ref().is_some_and(|(_, before)| self.is_same(&key, *before, version, &object)) {
+        if known.as_ref().is_some_and(|(_, before)| self.is_same(&key, *before, version, &new)) {
             if let Some(slot) = self.objects.get_mut(&key) {
                 slot.round = self.round;
             }
             return;
         }
-        let writer = listening.then(|| self.writers.last(object.meta())).flatten();
-        (self.project)(&mut object);
-        let new = Arc::new(object);
+        let writer = listening.then(|| self.writers.last(new.meta())).flatten();
+        // Nobody else has it yet: nothing is copied.
+        (self.project)(Arc::make_mut(&mut new));
         let Some((key, _)) = known else {
-            self.insert(key, &new, version);
+            self.insert(key, &new, version, of_many);
             told.push((Change::Added(new), writer));
             return;
         };
         let old = self.remove_for(&key, listening);
-        self.insert(key, &new, version);
+        self.insert(key, &new, version, of_many);
         match old {
             Some(old) if old.meta().uid == new.meta().uid => told.push((Change::Updated { old, new }, writer)),
             Some(old) => {
@@ -213,11 +213,11 @@ impl<K: Resource> Store<K> {
         new.is_some() && self.get(key).is_some_and(|old| old.meta().resource_version == *new)
     }
 
-    fn insert(&mut self, key: Key, object: &Arc<K>, version: u64) {
+    fn insert(&mut self, key: Key, object: &Arc<K>, version: u64, of_many: bool) {
         for index in self.indexes.values_mut() {
             index.insert(&key, object);
         }
-        let held = self.keeping.hold(&key, object);
+        let held = self.keeping.hold(&key, object, of_many);
         self.objects.insert(key, Slot { held, version, round: self.round });
     }
 

@@ -47,39 +47,39 @@ fn lines(log: &Log) -> Vec<String> {
 async fn a_relist_tells_what_went_and_what_came_back_under_its_name() {
     let informer = Informer::detached();
     let (log, _registration) = logged(&informer);
-    informer.take(Delta::Replaced(vec![map("a", "1", "u1"), map("b", "2", "u2"), map("c", "3", "u3")]));
+    informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("b", "2", "u2"), map("c", "3", "u3")]));
     assert!(informer.is_synced());
     assert_eq!(lines(&log), ["added a", "added b", "added c"]);
-    informer.take(Delta::Replaced(vec![map("b", "2", "u2"), map("c", "9", "u9")]));
+    informer.take(Delta::replaced(vec![map("b", "2", "u2"), map("c", "9", "u9")]));
     assert_eq!(lines(&log), ["deleted a", "deleted c", "added c"], "b is the same, c is another object");
 }
 
 #[tokio::test]
 async fn a_late_joiner_gets_snapshot_and_tail_and_a_leaver_nothing() {
     let informer = Informer::detached();
-    informer.take(Delta::Replaced(vec![map("a", "1", "u1")]));
+    informer.take(Delta::replaced(vec![map("a", "1", "u1")]));
     let (log, registration) = logged(&informer);
-    informer.take(Delta::Applied(map("a", "2", "u1")));
-    informer.take(Delta::Deleted(map("a", "3", "u1")));
+    informer.take(Delta::applied(map("a", "2", "u1")));
+    informer.take(Delta::deleted(map("a", "3", "u1")));
     assert_eq!(lines(&log), ["added a", "updated a", "deleted a"]);
     drop(registration);
-    informer.take(Delta::Applied(map("b", "4", "u2")));
+    informer.take(Delta::applied(map("b", "4", "u2")));
     assert!(lines(&log).is_empty());
 }
 
 #[tokio::test]
 async fn an_index_follows_its_objects() {
     let informer = Informer::detached();
-    informer.take(Delta::Replaced(vec![map("a", "1", "u1"), map("b", "1", "u2")]));
+    informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("b", "1", "u2")]));
     informer
         .add_index("version", |map: &ConfigMap| map.metadata.labels.iter().flatten().map(|(_, v)| v.clone()).collect());
     let names = |value: &str| -> Vec<String> {
         informer.by_index("version", value).iter().map(|map| Key::of(map.as_ref()).name().to_owned()).collect()
     };
     assert_eq!(names("1"), ["a", "b"]);
-    informer.take(Delta::Applied(map("a", "2", "u1")));
+    informer.take(Delta::applied(map("a", "2", "u1")));
     assert_eq!((names("1"), names("2")), (vec!["b".to_owned()], vec!["a".to_owned()]));
-    informer.take(Delta::Deleted(map("b", "3", "u2")));
+    informer.take(Delta::deleted(map("b", "3", "u2")));
     assert!(names("1").is_empty());
 }
 
@@ -168,7 +168,7 @@ fn managed(name: &str, version: &str, writers: &[(&str, &str)]) -> ConfigMap {
 
 fn kept(retention: &Retention<ConfigMap>) -> ConfigMap {
     let informer = Informer::new("", Selection::everything(), retention, (ClusterId::default(), None));
-    informer.take(Delta::Applied(managed("a", "1", &[("kubectl", "2026-11-16T04:05:29Z")])));
+    informer.take(Delta::applied(managed("a", "1", &[("kubectl", "2026-11-16T04:05:29Z")])));
     informer.all()[0].as_ref().clone()
 }
 
@@ -196,10 +196,10 @@ async fn a_handler_learns_who_wrote_last() {
         lines_of.lock().unwrap().push(writer.map_or_else(|| "nobody".to_owned(), |writer| writer.to_string()));
     });
     let (early, late) = ("2026-11-16T04:05:29Z", "2026-11-16T04:05:30Z");
-    informer.take(Delta::Applied(managed("a", "1", &[("kubectl", late), ("scheduler", early)])));
-    informer.take(Delta::Applied(managed("a", "2", &[("kubectl", late), ("kubelet", late)])));
-    informer.take(Delta::Applied(map("a", "3", "u1")));
-    informer.take(Delta::Deleted(managed("a", "4", &[("garbage", late)])));
+    informer.take(Delta::applied(managed("a", "1", &[("kubectl", late), ("scheduler", early)])));
+    informer.take(Delta::applied(managed("a", "2", &[("kubectl", late), ("kubelet", late)])));
+    informer.take(Delta::applied(map("a", "3", "u1")));
+    informer.take(Delta::deleted(managed("a", "4", &[("garbage", late)])));
     assert_eq!(lines(&log), ["kubectl", "kubelet", "nobody", "garbage"], "of two in one second, the last in the list");
 }
 
@@ -222,12 +222,12 @@ async fn packed_or_not_handlers_and_readers_see_the_same() {
             lines_of.lock().unwrap().push(format!("{:?}", (change.old(), change.object())));
         });
         informer.take(Delta::Listing);
-        informer.take(Delta::Page((0..40).map(|n| map(&format!("m{n}"), "5", &format!("u{n}"))).collect()));
+        informer.take(Delta::page((0..40).map(|n| map(&format!("m{n}"), "5", &format!("u{n}"))).collect()));
         informer.take(Delta::Listed("7".into()));
-        informer.take(Delta::Applied(map("m3", "8", "u3")));
-        informer.take(Delta::Applied(map("m4", "9", "other")));
-        informer.take(Delta::Deleted(map("m5", "10", "u5")));
-        informer.take(Delta::Replaced((10..50).map(|n| map(&format!("m{n}"), "5", &format!("u{n}"))).collect()));
+        informer.take(Delta::applied(map("m3", "8", "u3")));
+        informer.take(Delta::applied(map("m4", "9", "other")));
+        informer.take(Delta::deleted(map("m5", "10", "u5")));
+        informer.take(Delta::replaced((10..50).map(|n| map(&format!("m{n}"), "5", &format!("u{n}"))).collect()));
         let read = (informer.all(), informer.in_namespace("shop"), informer.by_index("version", "5"), informer.len());
         (lines(&log), format!("{read:?}"), informer.get(&Key::new("shop", "m12")))
     };
@@ -241,7 +241,7 @@ async fn packed_or_not_handlers_and_readers_see_the_same() {
 async fn a_snapshot_and_a_resync_of_many_objects_leave_none_out() {
     for count in [255, 256, 257, 600] {
         let informer = Informer::detached();
-        informer.take(Delta::Replaced((0..count).map(|n| map(&format!("m{n}"), "1", &format!("u{n}"))).collect()));
+        informer.take(Delta::replaced((0..count).map(|n| map(&format!("m{n}"), "1", &format!("u{n}"))).collect()));
         let (log, _registration) = logged(&informer);
         assert_eq!(lines(&log).len(), count);
         informer.resync().await;
@@ -253,14 +253,14 @@ async fn a_snapshot_and_a_resync_of_many_objects_leave_none_out() {
 async fn a_list_in_pages_shows_what_is_gone_also_after_a_list_that_broke_off() {
     let informer = Informer::detached();
     let (log, _registration) = logged(&informer);
-    informer.take(Delta::Replaced(vec![map("a", "1", "u1"), map("z", "1", "u9")]));
+    informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("z", "1", "u9")]));
     lines(&log);
     informer.take(Delta::Listing);
-    informer.take(Delta::Page(vec![map("a", "1", "u1"), map("b", "2", "u2")]));
+    informer.take(Delta::page(vec![map("a", "1", "u1"), map("b", "2", "u2")]));
     assert!(informer.get(&Key::new("shop", "z")).is_some(), "the list is not over");
     informer.take(Delta::Listing);
-    informer.take(Delta::Page(vec![map("b", "2", "u2")]));
-    informer.take(Delta::Page(vec![map("c", "3", "u3")]));
+    informer.take(Delta::page(vec![map("b", "2", "u2")]));
+    informer.take(Delta::page(vec![map("c", "3", "u3")]));
     informer.take(Delta::Listed("20".into()));
     assert_eq!(lines(&log), ["added b", "added c", "deleted a", "deleted z"]);
     assert_eq!(informer.version(), 20);
@@ -287,15 +287,15 @@ async fn whoever_waits_for_a_version_wakes_when_it_is_in_and_in_order() {
         }
     };
     turn().await;
-    informer.take(Delta::Applied(map("a", "4", "u1")));
+    informer.take(Delta::applied(map("a", "4", "u1")));
     turn().await;
     assert_eq!(lines(&log), ["2 waited for 3"]);
     informer.take(Delta::Bookmark("8".into()));
     turn().await;
     assert_eq!(lines(&log), ["1 waited for 5", "3 waited for 5"], "a bookmark counts");
-    informer.take(Delta::Applied(map("a", "no number", "u1")));
+    informer.take(Delta::applied(map("a", "no number", "u1")));
     assert_eq!(informer.version(), 8);
-    informer.take(Delta::Deleted(map("a", "9", "u1")));
+    informer.take(Delta::deleted(map("a", "9", "u1")));
     for waiter in waiters {
         waiter.await.unwrap();
     }
@@ -311,16 +311,16 @@ async fn over_its_cap_an_informer_keeps_everything_and_says_so() {
         (ClusterId::default(), Some(400_000)),
     );
     let many = |count| (0..count).map(|n| map(&format!("m{n}"), &format!("{}", n + 1), &format!("u{n}"))).collect();
-    informer.take(Delta::Replaced(many(200)));
+    informer.take(Delta::replaced(many(200)));
     let decoded = informer.bytes();
     assert!(informer.health().is_ok() && (150_000..400_000).contains(&decoded), "{decoded}");
-    informer.take(Delta::Replaced(many(400)));
+    informer.take(Delta::replaced(many(400)));
     assert!(informer.health().is_ok() && informer.bytes() < decoded, "packing was enough: {}", informer.bytes());
-    informer.take(Delta::Replaced(many(4000)));
+    informer.take(Delta::replaced(many(4000)));
     let trouble = informer.health().unwrap_err();
     assert!(trouble.contains("/api/v1/configmaps") && trouble.contains("metadata only"), "{trouble}");
     assert_eq!((informer.len(), informer.all().len()), (4000, 4000), "nothing is dropped");
-    informer.take(Delta::Replaced(many(1)));
+    informer.take(Delta::replaced(many(1)));
     assert_eq!(informer.health(), Ok(()), "healthy again once there is less");
 }
 
@@ -338,7 +338,7 @@ async fn a_handler_that_joins_during_changes_misses_nothing_and_hears_nothing_tw
         let source = informer.clone();
         let feeding = tokio::task::spawn_blocking(move || {
             for n in 0..400 {
-                source.take(Delta::Applied(map(&format!("m{n}"), &format!("{}", n + 1), &format!("u{n}"))));
+                source.take(Delta::applied(map(&format!("m{n}"), &format!("{}", n + 1), &format!("u{n}"))));
             }
         });
         let mut joined = Vec::new();

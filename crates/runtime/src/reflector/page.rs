@@ -3,30 +3,68 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::io::AsyncBufReadExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Client;
-use kube::core::ObjectList;
-use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use tokio::task::JoinHandle;
 
 /// The bytes of a page. They go from page to page: making room for some megabytes anew costs as much as filling it.
 pub(super) type Text = Vec<u8>;
 
-/// A page that is being decoded.
-pub(super) struct Decoding<W>(JoinHandle<(Result<Vec<W>, kube::Error>, Text)>);
+/// So many objects are handed over at a time. Few enough that a processor has them at hand from the first byte read to the
+/// last one dropped: objects take several times the room of their JSON.
+const FEW: usize = 16;
 
-impl<W: DeserializeOwned + Clone + Send + 'static> Decoding<W> {
+/// A page that is being decoded. Dropping it ends that.
+pub(super) struct Decoding {
+    task: JoinHandle<(Result<(), kube::Error>, Text)>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Decoding {
     /// A task, not a thread: where there is one processor, or time is virtual, it takes its turn.
-    pub(super) fn start(text: Text) -> Self {
-        Decoding(tokio::spawn(async move { (objects(&text), text) }))
+    pub(super) fn start<W, K>(text: Text, read: fn(W) -> K, mut tell: impl FnMut(Vec<Arc<K>>) + Send + 'static) -> Self
+    where
+        W: DeserializeOwned + 'static,
+        K: Send + Sync + 'static,
+    {
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let stop = cancelled.clone();
+        let task = tokio::spawn(async move {
+            let decoded = objects(&text, read, |few| {
+                let goes_on = !stop.load(Ordering::Acquire);
+                if goes_on {
+                    tell(few);
+                }
+                goes_on
+            });
+            (decoded, text)
+        });
+        Decoding { task, cancelled }
     }
 
-    /// The objects, and room for another page.
-    pub(super) async fn objects(self) -> Result<(Vec<W>, Text), kube::Error> {
-        let (objects, text) = self.0.await.map_err(|ended| kube::Error::Service(Box::new(ended)))?;
-        Ok((objects?, text))
+    /// Returns when all objects were told, with room for another page.
+    pub(super) async fn finished(mut self) -> Result<Text, kube::Error> {
+        let (decoded, text) = (&mut self.task).await.map_err(|ended| kube::Error::Service(Box::new(ended)))?;
+        decoded.map(|()| text)
+    }
+
+    /// Returns when nothing more will be told.
+    pub(super) async fn cancelled(mut self) {
+        self.cancelled.store(true, Ordering::Release);
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Decoding {
+    fn drop(&mut self) {
+        self.cancelled.store(true, Ordering::Release);
     }
 }
 
@@ -45,9 +83,15 @@ pub(super) async fn read(client: &Client, request: http::Request<Vec<u8>>, text:
     }
 }
 
-pub(super) fn objects<W: DeserializeOwned + Clone>(text: &[u8]) -> Result<Vec<W>, kube::Error> {
-    let page: ObjectList<W> = serde_json::from_str(utf8(text)?).map_err(kube::Error::SerdeError)?;
-    Ok(page.items)
+/// Hands the objects over, a few at a time, for as long as they are wanted.
+pub(super) fn objects<W: DeserializeOwned, K>(
+    text: &[u8],
+    read: fn(W) -> K,
+    tell: impl FnMut(Vec<Arc<K>>) -> bool,
+) -> Result<(), kube::Error> {
+    let mut reader = serde_json::Deserializer::from_str(utf8(text)?);
+    reader.deserialize_map(List(Items { tell, read })).map_err(kube::Error::SerdeError)?;
+    reader.end().map_err(kube::Error::SerdeError)
 }
 
 /// As the client reads answers: reading bytes would compile every kind's decoder a second time.
@@ -62,6 +106,72 @@ pub(super) fn head(text: &[u8]) -> Result<ListMeta, kube::Error> {
     match serde_json::Deserializer::from_slice(text).deserialize_map(Head(&mut found)) {
         Ok(()) => Ok(ListMeta::default()),
         Err(error) => found.ok_or(kube::Error::SerdeError(error)),
+    }
+}
+
+/// A list, of which only the objects matter. One without them is none: nothing must pass for an empty list that is not.
+struct List<T>(T);
+
+impl<'de, T: DeserializeSeed<'de, Value = ()>> Visitor<'de> for List<T> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut items = Some(self.0);
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            match items.take_if(|_| key == "items") {
+                Some(items) => map.next_value_seed(items)?,
+                None => _ = map.next_value::<IgnoredAny>()?,
+            }
+        }
+        if items.is_some() { Err(A::Error::missing_field("items")) } else { Ok(()) }
+    }
+}
+
+struct Items<W, K, F> {
+    tell: F,
+    read: fn(W) -> K,
+}
+
+impl<'de, W: DeserializeOwned, K, F: FnMut(Vec<Arc<K>>) -> bool> DeserializeSeed<'de> for Items<W, K, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, W: DeserializeOwned, K, F: FnMut(Vec<Arc<K>>) -> bool> Visitor<'de> for Items<W, K, F> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("a list of objects")
+    }
+
+    /// What Go writes for a list that was never made.
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut objects: A) -> Result<(), A::Error> {
+        loop {
+            let mut few = Vec::with_capacity(FEW);
+            while few.len() < FEW
+                && let Some(object) = objects.next_element()?
+            {
+                few.push(Arc::new((self.read)(object)));
+            }
+            let is_end = few.len() < FEW;
+            if !(self.tell)(few) {
+                return Err(A::Error::custom("the rest is not wanted"));
+            }
+            if is_end {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -103,5 +213,32 @@ mod tests {
         assert_eq!(head_of(r#"{"kind":"PodList","items":["#), None);
         assert_eq!(head_of(r#"{"metadata":{"resourceVersion":7}}"#), None);
         assert_eq!(head_of("[]"), None);
+    }
+
+    /// How many were handed over at a time, and whether the text was a list.
+    fn told(text: &str, most: usize) -> (Vec<usize>, bool) {
+        let mut told = Vec::new();
+        let read = objects::<IgnoredAny, _>(
+            text.as_bytes(),
+            |object| object,
+            |few| {
+                told.push(few.len());
+                told.len() < most
+            },
+        );
+        (told, read.is_ok())
+    }
+
+    #[test]
+    fn all_objects_of_a_page_come_and_nothing_else_passes_for_an_empty_list() {
+        let of = |count: usize| format!(r#"{{"metadata":{{}},"items":[{}],"x":1}}"#, vec!["{}"; count].join(","));
+        assert_eq!(told(&of(0), 9), (vec![0], true));
+        assert_eq!(told(&of(3), 9), (vec![3], true));
+        assert_eq!(told(&of(2 * FEW + 1), 9), (vec![FEW, FEW, 1], true));
+        assert_eq!(told(&of(3 * FEW), 2), (vec![FEW, FEW], false), "the rest was not wanted");
+        assert_eq!(told(r#"{"items":null}"#, 9), (vec![], true));
+        for text in [r#"{"kind":"Status"}"#, r#"{"items":{}}"#, r#"{"items":[{}"#, r#"{"items":[]} x"#, "[]", ""] {
+            assert!(!told(text, 9).1, "{text}");
+        }
     }
 }

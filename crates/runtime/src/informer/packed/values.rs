@@ -3,8 +3,14 @@
 /// A number that is written again as it was read.
 pub(super) fn plain(digits: &[u8]) -> Option<u64> {
     let canonical = matches!(digits, [b'0'] | [b'1'..=b'9', ..]) && digits.len() < 20;
-    let digits = canonical.then(|| std::str::from_utf8(digits).ok()).flatten()?;
-    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    if !canonical {
+        return None;
+    }
+    let append = |number: u64, digit: &u8| {
+        digit.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+    };
+    // 19 digits fit.
+    digits.iter().try_fold(0, append)
 }
 
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];

@@ -8,7 +8,7 @@ use serde::ser::{
 };
 
 use super::values::{plain, time_digits, uid_bytes, varint};
-use super::{Dictionary, WORTH, tag, word};
+use super::{Dictionary, tag, word};
 
 /// What `serde_json` calls text that is JSON already; it means nothing to others.
 const RAW: &str = "$serde_json::private::RawValue";
@@ -99,7 +99,7 @@ impl<'a> Packer<'a> {
             self.out.extend_from_slice(&time);
         } else if let Some(uid) = uid_bytes(bytes) {
             // The uid of an owner comes with each of its objects.
-            match dictionary.code_of(string) {
+            match dictionary.words.code_of(string) {
                 Some(code) => word(&mut self.out, code),
                 None => {
                     self.out.push(tag::UID);
@@ -119,8 +119,7 @@ impl<'a> Packer<'a> {
     /// A string that stands between quotes as it is.
     fn letters(&mut self, string: &str) {
         let Some(dictionary) = self.dictionary.as_deref_mut() else { return };
-        let code = if WORTH.contains(&string.len()) { dictionary.code_of(string) } else { None };
-        match code {
+        match dictionary.words.code_of(string) {
             Some(code) => word(&mut self.out, code),
             None => {
                 self.out.push(tag::STRING);

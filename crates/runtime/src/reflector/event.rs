@@ -1,0 +1,166 @@
+//! The lines of a watch: one event each.
+
+use std::pin::Pin;
+
+use futures::io::{AsyncBufRead, AsyncBufReadExt};
+use http::HeaderValue;
+use http::header::ACCEPT_ENCODING;
+use kube::Client;
+use kube::core::Status;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Error as _};
+use serde_json::value::RawValue;
+
+/// An answer that goes on, line by line.
+pub(super) struct Lines {
+    answer: Pin<Box<dyn AsyncBufRead + Send>>,
+    line: Vec<u8>,
+}
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Event<W> {
+    Applied(W),
+    Deleted(W),
+    /// Everything up to this version was told.
+    Bookmark(String),
+    Failed(Box<Status>),
+}
+
+impl Lines {
+    pub(super) async fn open(client: &Client, mut request: http::Request<Vec<u8>>) -> Result<Lines, kube::Error> {
+        // Packed streams hold events back until there is enough to pack.
+        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let answer = client.request_stream(request).await?;
+        Ok(Lines { answer: Box::pin(answer), line: Vec::new() })
+    }
+
+    /// The next line; `None` at the end. A line that was cut off is none: the server will tell it again.
+    ///
+    /// May be dropped while it waits: what has come of a line is kept.
+    pub(super) async fn next(&mut self) -> Result<Option<&str>, kube::Error> {
+        if self.line.last() == Some(&b'\n') {
+            self.line.clear();
+        }
+        match self.answer.read_until(b'\n', &mut self.line).await {
+            Ok(0) => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(kube::Error::ReadEvents(error)),
+            Ok(_) => {}
+        }
+        let is_whole = self.line.last() == Some(&b'\n');
+        let line = std::str::from_utf8(&self.line).map_err(|_| broken("an event that is not text"))?;
+        Ok(Some(line).filter(|line| is_whole || line.ends_with('}')))
+    }
+}
+
+impl<W: DeserializeOwned> Event<W> {
+    /// The object is read by itself: who reads an event as one value, of which the type may come last, must be able to read the
+    /// object in a second way, and every kind would be compiled twice.
+    pub(super) fn read(line: &str) -> Result<Event<W>, kube::Error> {
+        if let Some((kind, object)) = usual(line)
+            && let Ok(event) = Event::of(kind, object)
+        {
+            return Ok(event);
+        }
+        if let Ok(Parts { kind, object }) = serde_json::from_str(line) {
+            return Event::of(kind, object.get());
+        }
+        // Servers have been seen to answer a watch with a bare Status.
+        let status: Status = decode(line)?;
+        if status.code == 0 { Err(broken("a line that is no event")) } else { Ok(Event::Failed(status.into())) }
+    }
+
+    fn of(kind: &str, object: &str) -> Result<Event<W>, kube::Error> {
+        Ok(match kind {
+            "ADDED" | "MODIFIED" => Event::Applied(decode(object)?),
+            "DELETED" => Event::Deleted(decode(object)?),
+            "BOOKMARK" => Event::Bookmark(decode::<Bookmark>(object)?.metadata.resource_version),
+            "ERROR" => Event::Failed(decode(object)?),
+            other => return Err(broken(&format!("an event of the unknown type {other:?}"))),
+        })
+    }
+}
+
+/// The two parts of an event as all servers write it.
+fn usual(line: &str) -> Option<(&str, &str)> {
+    let (kind, object) = line.strip_prefix(r#"{"type":""#)?.split_once(r#"","object":"#)?;
+    Some((kind, object.trim_end().strip_suffix('}')?))
+}
+
+/// The same, however it is written.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+fn decode<T: DeserializeOwned>(text: &str) -> Result<T, kube::Error> {
+    serde_json::from_str(text).map_err(kube::Error::SerdeError)
+}
+
+fn broken(what: &str) -> kube::Error {
+    kube::Error::SerdeError(serde_json::Error::custom(what))
+}
+
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: BookmarkMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMeta {
+    resource_version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn read(line: &str) -> Result<Event<ConfigMap>, kube::Error> {
+        Event::read(line)
+    }
+
+    #[test]
+    fn an_event_is_read_whichever_of_its_two_parts_comes_first() {
+        let object = r#"{"metadata":{"name":"a"}, "data":{"type":"\",\"object\":"}}"#;
+        for line in [
+            format!(r#"{{"type":"ADDED","object":{object}}}"#) + "\n",
+            format!(r#"{{"object":{object}, "type":"ADDED"}}"#),
+            format!(r#" {{ "new":[], "type" : "ADDED", "object" : {object} }} "#),
+            format!(r#"{{"type":"ADDED","object":{object},"new":1}}"#),
+        ] {
+            let Ok(Event::Applied(map)) = read(&line) else { panic!("{line}") };
+            assert_eq!(map.metadata.name.as_deref(), Some("a"));
+            assert_eq!(map.data.unwrap()["type"], "\",\"object\":");
+        }
+    }
+
+    #[test]
+    fn every_type_of_event_is_what_it_is() {
+        let object = r#""object":{"metadata":{"name":"a","resourceVersion":"7"}}"#;
+        assert!(matches!(read(&format!(r#"{{"type":"MODIFIED",{object}}}"#)), Ok(Event::Applied(_))));
+        assert!(matches!(read(&format!(r#"{{"type":"DELETED",{object}}}"#)), Ok(Event::Deleted(_))));
+        assert!(
+            matches!(read(&format!(r#"{{"type":"BOOKMARK",{object}}}"#)), Ok(Event::Bookmark(version)) if version == "7")
+        );
+        let status = r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
+        for line in [format!(r#"{{"type":"ERROR","object":{status}}}"#), status.to_owned()] {
+            assert!(matches!(read(&line), Ok(Event::Failed(status)) if status.code == 410), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_event_is_an_error() {
+        for line in
+            ["", "{}x", "7", r#"{"type":"ADDED"}"#, r#"{"type":"NEW","object":{}}"#, r#"{"type":"ADDED","object":3}"#]
+        {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+}
