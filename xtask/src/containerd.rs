@@ -1,14 +1,22 @@
-//! What real containers need, for the tests: containerd, runc, network plugins and a static busybox, from Debian's packages.
+//! What real containers need, for the tests: containerd, runc, network plugins, a static busybox and a
+//! clock that can be moved, from Debian's packages.
 
 use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const PACKAGES: [&str; 5] = ["containerd", "runc", "containernetworking-plugins", "busybox-static", "iptables"];
+const PACKAGES: [&str; 6] =
+    ["containerd", "runc", "containernetworking-plugins", "busybox-static", "iptables", "libfaketime"];
 
 /// A file of each, to see whether it is there.
-const FILES: [&str; 5] =
-    ["/usr/bin/containerd", "/usr/sbin/runc", "/usr/lib/cni/bridge", "/bin/busybox", "/usr/sbin/iptables"];
+const FILES: [&str; 6] = [
+    "/usr/bin/containerd",
+    "/usr/sbin/runc",
+    "/usr/lib/cni/bridge",
+    "/bin/busybox",
+    "/usr/sbin/iptables",
+    "/usr/share/doc/libfaketime",
+];
 
 /// Installs what is missing, as root. Elsewhere, the tests that need it say so and the rest runs.
 pub(crate) fn ensure() -> Result<()> {

@@ -2,6 +2,7 @@
 
 use super::eventually;
 use super::kubectl::Kubectl;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -13,6 +14,8 @@ pub struct Place {
     directory: TempDir,
     /// The network namespace in which everything runs, if it is not the machine's own.
     pub network: Option<String>,
+    /// What the program finds in its environment beside the usual.
+    pub variables: Vec<(&'static str, OsString)>,
 }
 
 /// In place of a flag: let the program decide whether this machine is a node.
@@ -20,7 +23,7 @@ pub const REAL: &str = "(this machine)";
 
 impl Place {
     pub fn new() -> Place {
-        Place { directory: tempfile::tempdir().expect("a temporary directory"), network: None }
+        Place { directory: tempfile::tempdir().expect("a temporary directory"), network: None, variables: Vec::new() }
     }
 
     /// A program and the words before it.
@@ -80,6 +83,7 @@ impl Place {
             .env("HOME", self.directory.path())
             .env("TMPDIR", self.directory.path())
             .env_remove("XDG_DATA_HOME")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(File::create(&stdout).expect("a file for stdout"))
             .stderr(File::create(&stderr).expect("a file for stderr"))

@@ -26,10 +26,6 @@ async fn a_container_sees_its_volumes_as_it_asked_for_them() {
             "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": "disk",
             "resources": {"requests": {"storage": "1Gi"}}}}))
         .await;
-    // Nothing here binds claims: what the node does with a bound one is looked at.
-    let uid = cluster.get("pvc claim").await["metadata"]["uid"].as_str().expect("a UID").to_owned();
-    cluster.ok(&format!("patch pv disk -p '{{\"spec\":{{\"claimRef\":{{\"uid\":\"{uid}\"}}}}}}'")).await;
-    cluster.ok("patch pvc claim --subresource=status -p '{\"status\":{\"phase\":\"Bound\"}}'").await;
     let script = "cat /settings/color; echo; cat /settings/small; echo; stat -L -c %a /keys/key; cat /keys/key; echo; \
         cat /self/labels; echo; grep -c . /var/run/secrets/kubernetes.io/serviceaccount/token; \
         df -k /memory | tail -1 | grep -c tmpfs; cat /host/deep/er/file; cat /below/file; cat /claim/deep/er/file; \

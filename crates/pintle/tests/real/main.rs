@@ -8,6 +8,7 @@ mod harness;
 mod disk;
 mod node;
 
+mod claims;
 mod collection;
 mod devices;
 mod files;
@@ -24,4 +25,5 @@ mod statics;
 mod streams;
 mod surroundings;
 mod terminal;
+mod tokens;
 mod two_nodes;
