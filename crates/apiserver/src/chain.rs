@@ -51,7 +51,7 @@ impl ApiServer {
         let Some(path) = target.resource else {
             // Plain paths answer in their own notation, whatever is asked for.
             let wanted = wanted.unwrap_or(Wanted { shape: response::Shape::Object, yaml: false });
-            let answer = serve::dispatch(self, &request.method, &target.path, &query, wanted).await?;
+            let answer = serve::dispatch(self, &request.method, &target.path, &query, &request.headers, wanted).await?;
             return Ok(response::unless_known(answer, &request.headers));
         };
         if serve::usage::is_served(self, &path) {

@@ -6,6 +6,7 @@ pub mod health;
 pub mod metrics;
 pub mod openapi;
 pub mod reviews;
+pub mod swagger;
 pub mod usage;
 
 use crate::ApiServer;
@@ -13,7 +14,7 @@ use crate::body::Body;
 use crate::causes;
 use crate::request::Query;
 use crate::response::{self, Wanted};
-use http::{Method, Response};
+use http::{HeaderMap, Method, Response};
 use pintle_meta::Status;
 
 /// Paths that are not objects.
@@ -22,6 +23,7 @@ pub async fn dispatch(
     method: &Method,
     path: &str,
     query: &Query,
+    headers: &HeaderMap,
     wanted: Wanted,
 ) -> Result<Response<Body>, Status> {
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
@@ -31,7 +33,7 @@ pub async fn dispatch(
         ["debug", "pintle", "causes"] => Some(causes::serve::answer(server, query)),
         ["metrics"] => Some(metrics::render(server)),
         ["api"] | ["apis"] | ["api", _] | ["apis", _] | ["apis", _, _] => discovery::dispatch(server, &parts, wanted),
-        ["openapi", rest @ ..] => openapi::dispatch(server, rest),
+        ["openapi", rest @ ..] => openapi::dispatch(server, rest, headers),
         [".well-known", "openid-configuration"] => Some(response::json(200, health::issuer().to_string())),
         [] => Some(response::json(200, serde_json::json!({"paths": discovery::paths(server)}).to_string())),
         _ => None,

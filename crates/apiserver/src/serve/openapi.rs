@@ -1,21 +1,22 @@
-//! OpenAPI v3, group by group, made from the same facts that check every object.
+//! OpenAPI, made from the same facts that check every object: v3 group by group, v2 as a whole.
 
 use crate::ApiServer;
 use crate::body::Body;
 use crate::catalogue::Resource;
 use crate::resources::rules;
 use crate::response;
-use http::Response;
+use crate::serve::swagger;
+use http::{HeaderMap, Response, header};
 use pintle_meta::names::join_api_version;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-pub fn dispatch(server: &ApiServer, rest: &[&str]) -> Option<Response<Body>> {
+pub fn dispatch(server: &ApiServer, rest: &[&str], headers: &HeaderMap) -> Option<Response<Body>> {
     match rest {
         ["v3"] => Some(response::json(200, index(server).to_string())),
         ["v3", "api", version] => document(server, "", version),
         ["v3", "apis", group, version] => document(server, group, version),
-        ["v2"] => Some(response::json(200, v2(server).to_string())),
+        ["v2"] => Some(v2(server, headers)),
         _ => None,
     }
 }
@@ -150,13 +151,14 @@ fn paths(resources: &[&Arc<Resource>]) -> Map<String, Value> {
     paths
 }
 
-/// The older form, for clients that still ask for it.
-fn v2(server: &ApiServer) -> Value {
+/// The older form, in the notation that is asked for.
+fn v2(server: &ApiServer, headers: &HeaderMap) -> Response<Body> {
     let catalogue = server.registry.catalogue.load();
     let resources: Vec<&Arc<Resource>> = catalogue.resources().iter().collect();
-    let definitions = Value::Object(schemas(&resources)).to_string().replace("#/components/schemas/", "#/definitions/");
-    json!({
-        "swagger": "2.0", "info": {"title": "Pintle", "version": super::health::KUBERNETES},
-        "paths": {}, "definitions": serde_json::from_str::<Value>(&definitions).unwrap_or_default(),
-    })
+    let document = swagger::document(super::health::KUBERNETES, schemas(&resources), paths(&resources));
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    match swagger::ASKED.into_iter().any(|media| accept.contains(media)) {
+        true => response::with_type(200, swagger::ANSWERED, swagger::encode(&document)),
+        false => response::json(200, document.to_string()),
+    }
 }

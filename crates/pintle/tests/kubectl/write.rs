@@ -182,3 +182,22 @@ async fn diff_shows_what_apply_would_change() {
     assert_says(&added.stdout, &["\n+kind: ConfigMap\n", "\n+  name: tones\n"]);
     assert_eq!(cluster.ok("get configmap colours -o jsonpath={.data.sea}").await, "blue", "diff changes nothing");
 }
+
+#[tokio::test]
+async fn a_question_is_asked_with_create_and_a_misspelled_one_is_refused() {
+    let cluster = Cluster::start().await;
+    let question = "
+apiVersion: authorization.k8s.io/v1
+kind: SubjectAccessReview
+spec: {user: jane, resourceAttributes: {verb: get, resource: pods, namespace: default}}
+";
+    // kubectl looks such kinds up in OpenAPI v2, in protobuf: they cannot be patched, so v3 does not tell it enough.
+    let said = cluster.run_with("create -o jsonpath={.status.allowed} -f -", question).await;
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "false"), "{said}");
+    let said = cluster.run_with("create -f -", &question.replace("resource: pods", "resourc: pods")).await;
+    assert_eq!(said.code, Some(1), "{said}");
+    assert_says(&said.stderr, &["unknown field \"resourc\" in io.k8s.api.authorization.v1.ResourceAttributes"]);
+    let review = "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {token: nonsense}}";
+    let said = cluster.run_with("create -o jsonpath={.status.error} -f -", review).await;
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "the token is not valid"), "{said}");
+}
