@@ -1,7 +1,7 @@
 //! Mirrors one kind from the server: lists it in pages, then watches from there, for ever.
 //!
 //! - The sink sees one `Replaced` with everything, then single changes in the server's order. A list of more than one
-//!   page is told page by page, so that it is never in memory as a whole.
+//!   page is told a few objects at a time, in no order, so that it is never in memory as a whole.
 //! - A broken watch resumes at the last resourceVersion seen, bookmarks included.
 //! - 410 Gone means that the server no longer keeps that version: the kind is listed again.
 //! - Errors are waited out with jittered backoff; the reflector never gives up.

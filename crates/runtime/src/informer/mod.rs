@@ -1,6 +1,7 @@
 //! A shared informer: one watch, one store, any number of handlers and indexes.
 //!
-//! - Handlers are called one change at a time, in the server's order, and must not block: they add keys to queues.
+//! - Handlers are called one change at a time, in the server's order (objects of one list in any), and must not block: they
+//!   add keys to queues.
 //! - A handler sees the store as it is after its change, or newer, never older.
 //! - A handler that joins late is first given everything there is as `Added`, then the tail: nothing twice, nothing
 //!   missed.

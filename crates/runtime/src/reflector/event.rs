@@ -11,6 +11,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
+/// The room for a line that is kept from one to the next, at most.
+const LARGE: usize = 16 << 10;
+
 /// An answer that goes on, line by line.
 pub(super) struct Lines {
     answer: Pin<Box<dyn AsyncBufRead + Send>>,
@@ -41,6 +44,7 @@ impl Lines {
     pub(super) async fn next(&mut self) -> Result<Option<&str>, kube::Error> {
         if self.line.last() == Some(&b'\n') {
             self.line.clear();
+            self.line.shrink_to(LARGE);
         }
         match self.answer.read_until(b'\n', &mut self.line).await {
             Ok(0) => return Ok(None),
