@@ -79,8 +79,8 @@ pub enum Delta<K> {
     Replaced(Vec<Arc<K>>),
     Applied(Arc<K>),
     Deleted(Arc<K>),
-    /// A list begins that comes in several pages.
-    Listing,
+    /// A list begins that comes in several pages, of about so many objects; 0 if the server does not tell.
+    Listing(usize),
     Page(Vec<Arc<K>>),
     /// The list ended, at this version: what was in none of its pages is gone.
     Listed(String),
@@ -215,7 +215,8 @@ impl Source {
                 return Ok(version);
             }
             if is_first {
-                sink(Delta::Listing);
+                let more = head.remaining_item_count.and_then(|count| usize::try_from(count).ok());
+                sink(Delta::Listing(more.map_or(0, |count| count + PAGE as usize)));
             }
             let told = sink.clone();
             decoding.push_back(Decoding::start(text, read, move |few| told(Delta::Page(few))));

@@ -51,7 +51,21 @@ pub(super) struct Keeping<K> {
     packed: usize,
     /// What the last object would have taken that found no room decoded.
     unfit: usize,
+    list: List,
 }
+
+/// What is known of the list that is being taken in.
+#[derive(Clone, Copy, Debug, Default)]
+struct List {
+    /// Its objects, about, and those of them that are still to come; 0 if that is not known.
+    all: usize,
+    left: usize,
+    /// Objects in a row that were larger than their share of the room.
+    in_vain: usize,
+}
+
+/// After so many in a row the rest of a list is not even counted.
+const ENOUGH: usize = 16;
 
 struct Recent<K> {
     objects: BTreeMap<Key, (Arc<K>, usize)>,
@@ -74,27 +88,36 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
             decoded: 0,
             packed: 0,
             unfit: 0,
+            list: List::default(),
         }
     }
 }
 
 impl<K> Keeping<K> {
+    /// A list of about so many objects comes; 0 if that is not known.
+    pub(super) fn expect(&mut self, objects: usize) {
+        self.list = List { all: objects, left: objects, in_vain: 0 };
+    }
+
     /// Takes an object in, decoded if the budget allows, else packed. One of many, as in a list, is not one that a reader is
     /// likely to ask for next.
     pub(super) fn hold(&mut self, key: &Key, object: &Arc<K>, of_many: bool) -> Held<K> {
         let place = PLACE + key.namespace().len() + key.name().len();
-        let mut counter = Packer::counting();
-        let room = self.budget.saturating_sub(self.decoded);
-        // Counting is what a small cluster's changes cost, packing what a large one's do. Where the last object found no room the
-        // next is not counted in vain.
-        if room > self.unfit && (self.codec.encode)(object, &mut counter) {
+        let room = if of_many { self.share() } else { self.room() };
+        if room > 0 {
+            let mut counter = Packer::counting();
+            let counted = (self.codec.encode)(object, &mut counter);
             let size = counter.json() * DECODED_FACTOR + place;
-            if size <= room {
+            if counted && size <= room {
                 self.decoded += size;
+                self.list.in_vain = 0;
                 return Held { form: Form::Decoded(object.clone()), size };
             }
             // One large object must not keep all small ones out.
-            self.unfit = size.min(self.budget / 16);
+            match of_many {
+                true => self.list.in_vain += 1,
+                false => self.unfit = size.min(self.budget / 16),
+            }
         }
         let mut packer = Packer::packing(&mut self.dictionary);
         let written = (self.codec.encode)(object, &mut packer);
@@ -110,6 +133,24 @@ impl<K> Keeping<K> {
         // What cannot be packed stays as it is: an informer never drops an object.
         self.decoded += size;
         Held { form: Form::Decoded(object.clone()), size }
+    }
+
+    /// What there is for one more decoded object. Counting is what a small cluster's changes cost, packing what a large one's
+    /// do: where the last object found no room the next is not counted in vain.
+    fn room(&self) -> usize {
+        Some(self.budget.saturating_sub(self.decoded)).filter(|room| *room > self.unfit).unwrap_or(0)
+    }
+
+    /// The same for the next of a list. The room is for all of them, or for what changes later, not for those that come first:
+    /// each gets its part of the whole, or of what those before it left.
+    fn share(&mut self) -> usize {
+        let List { all, left, in_vain } = self.list;
+        self.list.left = left.saturating_sub(1);
+        if in_vain >= ENOUGH {
+            return 0;
+        }
+        let room = self.budget.saturating_sub(self.decoded);
+        room.min((self.budget / all.max(1)).max(room / left.max(1)))
     }
 
     pub(super) fn release(&mut self, key: &Key, held: &Held<K>) {

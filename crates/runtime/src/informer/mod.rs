@@ -214,7 +214,7 @@ where
         let version = match &delta {
             Delta::Applied(object) | Delta::Deleted(object) => number(object.meta().resource_version.as_deref()),
             Delta::Listed(version) | Delta::Bookmark(version) => number(Some(version)),
-            Delta::Replaced(_) | Delta::Listing | Delta::Page(_) | Delta::Lost => 0,
+            Delta::Replaced(_) | Delta::Listing(_) | Delta::Page(_) | Delta::Lost => 0,
         };
         if listed || matches!(delta, Delta::Lost) {
             self.shared.lost.store(!listed, Ordering::Release);
@@ -233,6 +233,8 @@ where
         if listed {
             self.shared.synced.come();
         }
+        // Whoever waits for its turn need not wait until what was told is taken apart.
+        drop(handlers);
     }
 
     /// Over the cap everything is packed, which loses nothing; if that does not help, someone is told.

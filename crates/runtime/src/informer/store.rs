@@ -108,6 +108,11 @@ impl<K: Resource + Clone> Store<K> {
         self.indexes.insert(name, index);
     }
 
+    #[cfg(test)]
+    pub(super) fn decoded(&self) -> usize {
+        self.objects.values().filter(|slot| matches!(slot.held.form, Form::Decoded(_))).count()
+    }
+
     /// Counted bytes of what is retained.
     pub(super) fn bytes(&self) -> usize {
         self.keeping.bytes()
@@ -147,9 +152,13 @@ impl<K: Resource + Clone> Store<K> {
             Delta::Replaced(objects) => {
                 let present: BTreeSet<Key> = objects.iter().map(|object| Key::of(object.as_ref())).collect();
                 self.remove_where(|key, _| !present.contains(key), &mut told);
+                self.keeping.expect(objects.len());
                 objects.into_iter().for_each(|object| self.put(object, true, listening, &mut told));
             }
-            Delta::Listing => self.round = self.round.wrapping_add(1),
+            Delta::Listing(count) => {
+                self.round = self.round.wrapping_add(1);
+                self.keeping.expect(count);
+            }
             Delta::Page(objects) => objects.into_iter().for_each(|object| self.put(object, true, listening, &mut told)),
             Delta::Listed(_) => {
                 let round = self.round;

@@ -187,6 +187,35 @@ async fn what_a_loop_writes_back_loses_nothing_that_the_server_would_miss() {
     }
 }
 
+/// How many of so many maps a list leaves decoded, and how many a change of each of the first ten then.
+fn decoded_of(listed: usize, told: usize) -> (usize, usize) {
+    let one = {
+        let informer = Informer::<ConfigMap>::detached();
+        informer.take(Delta::applied(map("a-000", "1", "u1")));
+        informer.bytes()
+    };
+    let retention = Retention::default().decoded_up_to(20 * one);
+    let informer = Informer::new("", Selection::everything(), &retention, (ClusterId::default(), None));
+    let maps = |count: usize, version: &str| -> Vec<ConfigMap> {
+        (0..count).map(|number| map(&format!("a-{number:03}"), version, "u1")).collect()
+    };
+    let decoded = |informer: &Informer<ConfigMap>| informer.read(Store::decoded);
+    informer.take(Delta::Listing(told));
+    informer.take(Delta::page(maps(listed, "1")));
+    informer.take(Delta::Listed("1".to_owned()));
+    let after_list = decoded(&informer);
+    maps(10, "2").into_iter().for_each(|map| informer.take(Delta::applied(map)));
+    (after_list, decoded(&informer))
+}
+
+#[tokio::test]
+async fn the_room_for_decoded_objects_is_not_spent_on_those_whose_names_come_first() {
+    assert_eq!(decoded_of(15, 15), (15, 15), "all fit");
+    assert_eq!(decoded_of(100, 100), (0, 10), "not all fit: the room is for what changes");
+    assert_eq!(decoded_of(100, 0), (20, 20), "nobody said how many there are");
+    assert_eq!(decoded_of(15, 100), (0, 10), "fewer came than were told of");
+}
+
 #[tokio::test]
 async fn a_handler_learns_who_wrote_last() {
     let informer = Informer::detached();
@@ -221,7 +250,7 @@ async fn packed_or_not_handlers_and_readers_see_the_same() {
         let _registration = informer.on_change(move |change: &Change<ConfigMap>| {
             lines_of.lock().unwrap().push(format!("{:?}", (change.old(), change.object())));
         });
-        informer.take(Delta::Listing);
+        informer.take(Delta::Listing(0));
         informer.take(Delta::page((0..40).map(|n| map(&format!("m{n}"), "5", &format!("u{n}"))).collect()));
         informer.take(Delta::Listed("7".into()));
         informer.take(Delta::applied(map("m3", "8", "u3")));
@@ -255,10 +284,10 @@ async fn a_list_in_pages_shows_what_is_gone_also_after_a_list_that_broke_off() {
     let (log, _registration) = logged(&informer);
     informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("z", "1", "u9")]));
     lines(&log);
-    informer.take(Delta::Listing);
+    informer.take(Delta::Listing(0));
     informer.take(Delta::page(vec![map("a", "1", "u1"), map("b", "2", "u2")]));
     assert!(informer.get(&Key::new("shop", "z")).is_some(), "the list is not over");
-    informer.take(Delta::Listing);
+    informer.take(Delta::Listing(0));
     informer.take(Delta::page(vec![map("b", "2", "u2")]));
     informer.take(Delta::page(vec![map("c", "3", "u3")]));
     informer.take(Delta::Listed("20".into()));

@@ -108,6 +108,14 @@ fn words_of_every_length_of_code_come_back() {
 }
 
 #[test]
+fn a_string_is_told_from_one_that_looks_like_it_with_its_escapes() {
+    let mut dictionary = Dictionary::default();
+    for string in ["a \"b\"", r#"a \"b\""#, r#"a \\\"b\\\""#, "tab\t", r"tab\t"].iter().cycle().take(25) {
+        assert_eq!(again(&mut dictionary, string), serde_json::to_string(string).unwrap());
+    }
+}
+
+#[test]
 fn names_that_never_come_again_do_not_fill_the_dictionary() {
     let mut dictionary = Dictionary::default();
     for n in 0..20_000u32 {

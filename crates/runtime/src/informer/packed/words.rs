@@ -1,10 +1,6 @@
 //! The words of a dictionary: strings that came more than once, each with a number.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
-use std::sync::Arc;
-
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Strings outside of this are not worth a word.
 const WORTH: std::ops::RangeInclusive<usize> = 2..=256;
@@ -20,10 +16,17 @@ const SEEN: usize = 4096;
 /// Short words that were asked for lately, at a power of two of places.
 const AT_HAND: usize = 512;
 
+/// Places for words at first; there are always at least twice as many as words.
+const FIRST_PLACES: usize = 512;
+
+/// A code that no word has.
+const NONE: u32 = u32::MAX;
+
 #[derive(Debug, Default)]
 pub(super) struct Words {
-    codes: HashMap<Arc<str>, u32, BuildHasherDefault<WordHasher>>,
-    words: Vec<Arc<str>>,
+    words: Vec<Box<str>>,
+    /// Each word's code, with a part of its hash, at the first free place from where the hash says; a power of two of them.
+    places: Vec<(u32, u32)>,
     seen: Vec<u32>,
     at_hand: Vec<(Short, u32)>,
     bytes: usize,
@@ -62,26 +65,20 @@ impl Short {
 
 /// Every string of every object is looked up, and most are short: there the standard hasher takes longer than all else. It
 /// guards against made-up collisions no better, since the same object must be packed the same way in every run.
-#[derive(Default)]
-struct WordHasher(u64);
+fn hash(string: &str) -> u64 {
+    xxh3_64(string.as_bytes())
+}
 
-impl Hasher for WordHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = xxh3_64_with_seed(bytes, self.0);
-    }
-
-    /// What follows a string to tell it from the next; here each stands alone.
-    fn write_u8(&mut self, _: u8) {}
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+/// The part of a hash that says nothing about the place.
+fn mark(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }
 
 impl Words {
     /// What the words take, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + size_of_val(self.seen.as_slice()) + size_of_val(self.at_hand.as_slice())
+        let places = size_of_val(self.places.as_slice());
+        self.bytes + places + size_of_val(self.seen.as_slice()) + size_of_val(self.at_hand.as_slice())
     }
 
     pub(super) fn word(&self, code: u32) -> Option<&str> {
@@ -93,47 +90,81 @@ impl Words {
         self.words.len()
     }
 
+    /// The number of a short word that came a moment ago, as most do. It is one as it stands: it has no escapes.
+    pub(super) fn at_hand(&self, string: &str) -> Option<u32> {
+        let short = Short::of(string.as_bytes())?;
+        let (known, code) = self.at_hand.get(short.place())?;
+        (*known == short).then_some(*code)
+    }
+
     /// The word's number; the second time a string is seen it becomes a word.
     pub(super) fn code_of(&mut self, string: &str) -> Option<u32> {
         if !WORTH.contains(&string.len()) {
             return None;
         }
-        let Some(short) = Short::of(string.as_bytes()) else { return self.look_up(string) };
-        if self.at_hand.is_empty() {
-            self.at_hand = vec![(Short::default(), 0); AT_HAND];
-        }
-        let place = short.place();
-        if let Some((known, code)) = self.at_hand.get(place).filter(|(known, _)| *known == short) {
-            debug_assert_eq!(self.word(*code).map(str::len), Some(usize::from(known.length)));
-            return Some(*code);
+        if let Some(code) = self.at_hand(string) {
+            return Some(code);
         }
         let code = self.look_up(string)?;
-        self.at_hand[place] = (short, code);
+        // Text with escapes in it would be found for the string that looks like it.
+        if let Some(short) = Short::of(string.as_bytes()).filter(|_| !string.contains('\\')) {
+            if self.at_hand.is_empty() {
+                self.at_hand = vec![(Short::default(), 0); AT_HAND];
+            }
+            self.at_hand[short.place()] = (short, code);
+        }
         Some(code)
     }
 
     fn look_up(&mut self, string: &str) -> Option<u32> {
-        if let Some(code) = self.codes.get(string) {
-            return Some(*code);
+        if self.places.is_empty() {
+            self.places = vec![(0, NONE); FIRST_PLACES];
+            self.seen = vec![0; SEEN];
         }
+        let hash = hash(string);
+        let place = match self.find(hash, string) {
+            Ok(code) => return Some(code),
+            Err(free) => free,
+        };
         if self.words.len() >= MOST_WORDS || self.bytes >= MOST_BYTES {
             return None;
         }
-        if self.seen.is_empty() {
-            self.seen = vec![0; SEEN];
-        }
-        let hash = self.codes.hasher().hash_one(string);
-        let (place, rest) = (&mut self.seen[hash as usize % SEEN], (hash >> 32) as u32);
-        if *place != rest {
-            *place = rest;
+        let seen = &mut self.seen[hash as usize % SEEN];
+        if *seen != mark(hash) {
+            *seen = mark(hash);
             return None;
         }
         let code = u32::try_from(self.words.len()).ok()?;
-        let word: Arc<str> = string.into();
-        self.bytes += word.len() + 16 + 2 * size_of::<Arc<str>>() + 12;
-        self.words.push(word.clone());
-        self.codes.insert(word, code);
+        self.bytes += string.len() + size_of::<Box<str>>();
+        self.words.push(string.into());
+        self.places[place] = (mark(hash), code);
+        if self.words.len() * 2 > self.places.len() {
+            self.spread();
+        }
         Some(code)
+    }
+
+    /// The word's code, or the place where it would stand.
+    fn find(&self, hash: u64, string: &str) -> Result<u32, usize> {
+        let mut place = hash as usize % self.places.len();
+        loop {
+            match self.places[place] {
+                (_, NONE) => return Err(place),
+                (known, code) if known == mark(hash) && self.word(code) == Some(string) => return Ok(code),
+                _ => place = (place + 1) % self.places.len(),
+            }
+        }
+    }
+
+    /// Twice as many places.
+    fn spread(&mut self) {
+        self.places = vec![(0, NONE); self.places.len() * 2];
+        for (code, word) in (0..).zip(&self.words) {
+            let hash = hash(word);
+            if let Err(free) = self.find(hash, word) {
+                self.places[free] = (mark(hash), code);
+            }
+        }
     }
 }
 
@@ -157,5 +188,17 @@ mod tests {
         // Two that have one place in what was seen lately keep each other out.
         assert!(found > 2 * strings.len(), "{found} of {}", strings.len());
         assert_eq!(words.code_of("a"), None, "not worth a word");
+    }
+
+    #[test]
+    fn words_keep_their_numbers_however_many_come() {
+        let mut words = Words::default();
+        let strings: Vec<String> = (0..5_000).map(|number| format!("a word that is not short: {number:060}")).collect();
+        let codes: Vec<Option<u32>> =
+            strings.iter().map(|string| [words.code_of(string), words.code_of(string)][1]).collect();
+        for (string, code) in strings.iter().zip(&codes) {
+            assert_eq!((words.code_of(string), code.and_then(|code| words.word(code))), (*code, Some(string.as_str())));
+        }
+        assert_eq!(words.len(), strings.len());
     }
 }

@@ -94,7 +94,10 @@ impl<'a> Packer<'a> {
         self.json += string.len() + 3;
         let Some(dictionary) = self.dictionary.as_deref_mut() else { return };
         let bytes = string.as_bytes();
-        if let Some(time) = time_digits(bytes) {
+        // What is a word is nothing else.
+        if let Some(code) = dictionary.words.at_hand(string) {
+            word(&mut self.out, code);
+        } else if let Some(time) = time_digits(bytes) {
             self.out.push(tag::TIME);
             self.out.extend_from_slice(&time);
         } else if let Some(uid) = uid_bytes(bytes) {
@@ -109,7 +112,7 @@ impl<'a> Packer<'a> {
         } else if let Some(digits) = plain(bytes) {
             self.out.push(tag::DIGITS);
             varint(&mut self.out, digits);
-        } else if bytes.iter().any(|byte| *byte < b' ' || matches!(byte, b'"' | b'\\')) {
+        } else if needs_escapes(bytes) {
             self.escaped(string);
         } else {
             self.letters(string);
@@ -150,6 +153,11 @@ impl<'a> Packer<'a> {
             self.out.extend_from_slice(digits.as_bytes());
         }
     }
+}
+
+/// Looks at all bytes, many at a time: hardly a string has one of these.
+fn needs_escapes(bytes: &[u8]) -> bool {
+    bytes.iter().fold(false, |needs, byte| needs | (*byte < b' ') | (*byte == b'"') | (*byte == b'\\'))
 }
 
 macro_rules! naturals {
