@@ -23,14 +23,16 @@ use std::time::Duration;
 pub(crate) fn run(what: Option<&str>) -> Result<()> {
     let in_process = what.is_some_and(|what| what == "queue" || what.starts_with("informer"));
     ensure!(
-        in_process || matches!(what, None | Some("store" | "kit" | "node")),
+        in_process || matches!(what, None | Some("store" | "kit" | "node" | "node:simulated")),
         "`bench`, `bench store`, `bench queue`, `bench informer`, `bench kit` and `bench node` are all there is"
     );
     if what == Some("kit") {
         return cargo(&["bench", "--package", "at-operator", "--bench", "kit"]);
     }
-    if what == Some("node") {
-        return cargo(&["bench", "--package", "pintle", "--bench", "node"]);
+    if let Some(what) = what.filter(|what| what.starts_with("node")) {
+        let part = what.strip_prefix("node:");
+        let arguments = ["bench", "--package", "pintle", "--bench", "node", "--"];
+        return cargo(&arguments.into_iter().chain(part).collect::<Vec<_>>());
     }
     // The load generator shares the machine with the server: it must be fast too.
     if cfg!(debug_assertions) {
