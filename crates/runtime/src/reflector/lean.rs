@@ -1,6 +1,7 @@
-//! Reads an object without the part of it that says who owns which field: `metadata.managedFields[*].fieldsV1`.
+//! Reads an object without the part of it that says who owns which field: of `metadata.managedFields[*]` only `manager` and
+//! `time` are read.
 //!
-//! That part is a large share of what a server sends, and a tree of small maps when decoded. Who wrote, and when, is
+//! What is skipped is a large share of what a server sends, and a tree of small maps when decoded. Who wrote, and when, is
 //! kept. The walk wraps the deserializer four levels deep and gets out of the way everywhere else.
 
 use std::fmt;
@@ -11,7 +12,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
 
-/// An object without its field sets.
+/// An object that does not say who owns which field.
 #[derive(Clone, Debug)]
 pub(super) struct Lean<K>(pub(super) K);
 
@@ -31,7 +32,7 @@ enum Level {
     /// Here nothing is left out.
     Elsewhere,
     /// This value is.
-    FieldSet,
+    Skipped,
 }
 
 impl Level {
@@ -39,7 +40,7 @@ impl Level {
         match (self, key) {
             (Level::Object, Key::Metadata) => Level::Metadata,
             (Level::Metadata, Key::ManagedFields) => Level::Managers,
-            (Level::Manager, Key::FieldsV1) => Level::FieldSet,
+            (Level::Manager, Key::Other) => Level::Skipped,
             _ => Level::Elsewhere,
         }
     }
@@ -50,7 +51,8 @@ impl Level {
 enum Key {
     Metadata,
     ManagedFields,
-    FieldsV1,
+    /// The manager, or the time.
+    Writer,
     Other,
 }
 
@@ -59,7 +61,7 @@ impl Key {
         match key {
             "metadata" => Key::Metadata,
             "managedFields" => Key::ManagedFields,
-            "fieldsV1" => Key::FieldsV1,
+            "manager" | "time" => Key::Writer,
             _ => Key::Other,
         }
     }
@@ -264,7 +266,7 @@ impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Value<T> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T::Value, D::Error> {
         match self.level {
             Level::Elsewhere => self.seed.deserialize(deserializer),
-            Level::FieldSet => {
+            Level::Skipped => {
                 IgnoredAny::deserialize(deserializer)?;
                 let nothing: UnitDeserializer<D::Error> = ().into_deserializer();
                 self.seed.deserialize(nothing)
@@ -352,20 +354,20 @@ mod tests {
     }
 
     /// What the default retention may lose on the way in.
-    fn without_field_sets(mut object: Value) -> Value {
+    fn without_owned_fields(mut object: Value) -> Value {
         for manager in object["metadata"]["managedFields"].as_array_mut().unwrap() {
-            manager.as_object_mut().unwrap().remove("fieldsV1");
+            manager.as_object_mut().unwrap().retain(|key, _| key == "manager" || key == "time");
         }
         object
     }
 
     #[test]
-    fn nothing_but_the_field_sets_is_lost() {
-        let expected: Pod = serde_json::from_value(without_field_sets(pod())).unwrap();
+    fn nothing_but_who_owns_which_field_is_lost() {
+        let expected: Pod = serde_json::from_value(without_owned_fields(pod())).unwrap();
         let lean: Lean<Pod> = serde_json::from_str(&pod().to_string()).unwrap();
         assert_eq!(lean.0, expected);
         let dynamic: Lean<DynamicObject> = serde_json::from_str(&pod().to_string()).unwrap();
-        assert_eq!(serde_json::to_value(dynamic.0).unwrap(), without_field_sets(pod()));
+        assert_eq!(serde_json::to_value(dynamic.0).unwrap(), without_owned_fields(pod()));
         let partial: Lean<PartialObjectMeta<DynamicObject>> = serde_json::from_str(&pod().to_string()).unwrap();
         assert_eq!(partial.0.metadata, expected.metadata);
     }

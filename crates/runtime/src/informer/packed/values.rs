@@ -13,28 +13,35 @@ pub(super) fn plain(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, append)
 }
 
+/// Where the hexadecimal digits of a uid stand, two by two; hyphens stand between them.
+const PAIRS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+/// What a lower-case hexadecimal digit stands for; above 15 for what is none.
+const VALUES: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[DIGITS[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// A lower-case uid with hyphens in their places.
 pub(super) fn uid_bytes(string: &[u8]) -> Option<[u8; 16]> {
-    if string.len() != 36 || HYPHENS.iter().any(|at| string[*at] != b'-') {
+    let string: &[u8; 36] = string.try_into().ok()?;
+    if HYPHENS.iter().any(|at| string[*at] != b'-') {
         return None;
     }
-    let mut bytes = [0; 16];
-    let digits = string.iter().enumerate().filter(|(at, _)| !HYPHENS.contains(at));
-    for (at, (_, digit)) in digits.enumerate() {
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        bytes[at / 2] |= if at % 2 == 0 { value << 4 } else { value };
-    }
-    Some(bytes)
+    let value_at = |at: usize| VALUES[usize::from(string[at])];
+    let strange = PAIRS.iter().fold(0, |all, at| all | value_at(*at) | value_at(at + 1)) > 15;
+    (!strange).then(|| PAIRS.map(|at| value_at(at) << 4 | value_at(at + 1)))
 }
 
 pub(super) fn write_uid(out: &mut Vec<u8>, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
     for (at, byte) in bytes.iter().enumerate() {
         if matches!(at, 4 | 6 | 8 | 10) {
