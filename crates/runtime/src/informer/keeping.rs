@@ -67,6 +67,9 @@ struct List {
 /// After so many in a row the rest of a list is not even counted.
 const ENOUGH: usize = 16;
 
+/// A list that is so many times what fits fills the room. Of a longer one few would find any: the room is left to what changes.
+const MUCH: usize = 4;
+
 struct Recent<K> {
     objects: BTreeMap<Key, (Arc<K>, usize)>,
     order: VecDeque<Key>,
@@ -141,8 +144,8 @@ impl<K> Keeping<K> {
         Some(self.budget.saturating_sub(self.decoded)).filter(|room| *room > self.unfit).unwrap_or(0)
     }
 
-    /// The same for the next of a list. The room is for all of them, or for what changes later, not for those that come first:
-    /// each gets its part of the whole, or of what those before it left.
+    /// The same for the next of a list: some times its part of the whole, or of what those before it left, so that no room is
+    /// spent on those of very many whose names come first.
     fn share(&mut self) -> usize {
         let List { all, left, in_vain } = self.list;
         self.list.left = left.saturating_sub(1);
@@ -150,7 +153,7 @@ impl<K> Keeping<K> {
             return 0;
         }
         let room = self.budget.saturating_sub(self.decoded);
-        room.min((self.budget / all.max(1)).max(room / left.max(1)))
+        room.min((self.budget / all.max(1)).max(room / left.max(1)).saturating_mul(MUCH))
     }
 
     pub(super) fn release(&mut self, key: &Key, held: &Held<K>) {

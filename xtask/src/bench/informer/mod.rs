@@ -208,8 +208,10 @@ fn serving(template: Template, count: usize, metadata: bool) -> (Client, Arc<Ato
             }
             json.fetch_add(items.iter().map(|item| item.len() as u64).sum(), Ordering::Relaxed);
             let next = if to < count { to.to_string() } else { String::new() };
+            // As servers tell it.
+            let left = if to < count { format!(r#","remainingItemCount":{}"#, count - to) } else { String::new() };
             let text = format!(
-                r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"9999999","continue":"{next}"}},"items":[{}]}}"#,
+                r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"9999999","continue":"{next}"{left}}},"items":[{}]}}"#,
                 items.join(",")
             );
             Ok::<_, anyhow::Error>(http::Response::new(Body::from(text.into_bytes())))
