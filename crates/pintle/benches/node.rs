@@ -3,7 +3,7 @@
 //! `cargo xtask bench node`, as root with containerd, runc, CNI plugins and a static busybox. Without them only the simulated
 //! nodes are measured; so it is with `cargo xtask bench node:simulated`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -28,6 +28,7 @@ const IMAGE: &str = "localhost/busybox:1";
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let _bridges = Bridges(bridges());
     runtime.expect("a runtime").block_on(async {
         let asked = !std::env::args().any(|argument| argument == "simulated");
         let can = asked && Private::is_possible() && rustix::process::geteuid().is_root() && Path::new("/bin/busybox").exists();
@@ -168,6 +169,22 @@ async fn running(pods: Api<Pod>, count: usize) -> BTreeMap<String, Instant> {
         }
     }
     seen
+}
+
+/// The bridges that were here before. Those that the bench laid go with it; Pods of a `pintle up` would need theirs again.
+struct Bridges(BTreeSet<String>);
+
+impl Drop for Bridges {
+    fn drop(&mut self) {
+        for bridge in bridges().difference(&self.0) {
+            let _ = Command::new("ip").args(["link", "del", bridge]).status();
+        }
+    }
+}
+
+fn bridges() -> BTreeSet<String> {
+    let links = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    links.filter_map(|link| link.file_name().into_string().ok()).filter(|name| name.starts_with("pintle")).collect()
 }
 
 struct Cluster {
