@@ -1,12 +1,13 @@
 //! The framework against a cluster in another process, over HTTPS through a kubeconfig: one operator, and a pair.
 //!
 //! `PINTLE_OTHER_KUBECONFIG` names a cluster that is not ours, such as a kube-apiserver: the same operators then run there,
-//! unchanged. If it has no nodes, give it `--disable-admission-plugins=ServiceAccount`; the tests end its Pods themselves.
+//! unchanged, one test after the other. If it has no nodes, give it `--disable-admission-plugins=ServiceAccount`; the tests
+//! end its Pods themselves.
 
 mod harness;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use at_operator::cloud::Cloud;
 use at_operator::types::{At, Phase};
@@ -18,7 +19,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use pintle_runtime::{Clock, LeaderConfig, Manager, Random};
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 async fn client(place: &Place) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(place.path("kubeconfig")).expect("a kubeconfig");
@@ -50,14 +51,30 @@ async fn is_done(ats: &Api<At>, name: &str) {
     .await;
 }
 
-async fn cluster(place: &Place) -> (Option<Program>, kube::Client) {
+/// An operator that is not elected acts on every At of a cluster, so one test at a time has the other cluster for itself.
+static OTHER: Mutex<()> = Mutex::const_new(());
+
+/// Where a test runs, until it is dropped.
+enum Host {
+    Ours { _program: Program },
+    Other { _turn: MutexGuard<'static, ()> },
+}
+
+/// Whoever ran there before may have left an At of that name.
+fn fresh(name: &str) -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock");
+    format!("{name}-{}", since.as_millis())
+}
+
+async fn cluster(place: &Place) -> (Host, kube::Client) {
     let other = std::env::var_os("PINTLE_OTHER_KUBECONFIG");
-    let program = match &other {
+    let host = match &other {
         Some(file) => {
+            let turn = OTHER.lock().await;
             std::fs::copy(file, place.path("kubeconfig")).expect("its kubeconfig");
-            None
+            Host::Other { _turn: turn }
         }
-        None => Some(place.up(&["--ephemeral"]).await),
+        None => Host::Ours { _program: place.up(&["--ephemeral"]).await },
     };
     for manifest in ["crd", "rbac"] {
         let file = format!("{}/../../operators/at/manifests/{manifest}.yaml", env!("CARGO_MANIFEST_DIR"));
@@ -67,7 +84,7 @@ async fn cluster(place: &Place) -> (Option<Program>, kube::Client) {
     if other.is_some() {
         tokio::spawn(end_pods(client.clone()));
     }
-    (program, client)
+    (host, client)
 }
 
 /// What a node would do: every Pod has run well.
@@ -90,15 +107,16 @@ async fn end_pods(client: kube::Client) {
 #[tokio::test]
 async fn an_operator_works_on_a_cluster_elsewhere_as_on_one_in_its_process() {
     let place = Place::new();
-    let (_program, client) = cluster(&place).await;
+    let (_host, client) = cluster(&place).await;
     let (stop, stopped) = oneshot::channel::<()>();
     let cloud = Cloud::in_directory(place.path("cloud"));
     let manager = Manager::new("at", client.clone(), Clock::system(), Random::system())
         .run("at-operator", move |context| at_operator::reconcile::run(context, cloud.clone()));
     let operator = tokio::spawn(manager.until(async { drop(stopped.await) }));
     let ats: Api<At> = Api::namespaced(client, "default");
-    create(&ats, "now").await;
-    is_done(&ats, "now").await;
+    let now = fresh("now");
+    create(&ats, &now).await;
+    is_done(&ats, &now).await;
     drop(stop);
     operator.await.expect("the operator ends when told to").expect("and has run well");
 }
@@ -106,7 +124,7 @@ async fn an_operator_works_on_a_cluster_elsewhere_as_on_one_in_its_process() {
 #[tokio::test]
 async fn of_two_operators_one_acts_and_when_it_is_lost_the_other_goes_on() {
     let place = Place::new();
-    let (_program, client) = cluster(&place).await;
+    let (_host, client) = cluster(&place).await;
     let start = |identity: &str| {
         let lease = LeaderConfig {
             namespace: "at-operator".to_owned(),
@@ -123,24 +141,26 @@ async fn of_two_operators_one_acts_and_when_it_is_lost_the_other_goes_on() {
     };
     let mut pair = BTreeMap::from(["one", "two"].map(|identity| (identity.to_owned(), start(identity))));
     let ats: Api<At> = Api::namespaced(client.clone(), "default");
-    create(&ats, "first").await;
-    is_done(&ats, "first").await;
+    let (first, second) = (fresh("first"), fresh("second"));
+    create(&ats, &first).await;
+    is_done(&ats, &first).await;
 
     let leases: Api<Lease> = Api::namespaced(client.clone(), "at-operator");
-    let leader = leases.get("at-operator").await.expect("the Lease").spec.and_then(|spec| spec.holder_identity);
-    let lost = leader.and_then(|leader| pair.remove(&leader)).expect("one of the two leads");
+    let before = leases.get("at-operator").await.expect("the Lease").spec.expect("a spec");
+    let lost = before.holder_identity.and_then(|leader| pair.remove(&leader)).expect("one of the two leads");
     lost.abort();
-    create(&ats, "second").await;
-    is_done(&ats, "second").await;
+    create(&ats, &second).await;
+    is_done(&ats, &second).await;
 
     let pods: Api<Pod> = Api::namespaced(client, "default");
     let all = pods.list(&ListParams::default()).await.expect("a list").items;
     let of_pair = |pod: &&Pod| {
         let owners = pod.metadata.owner_references.iter().flatten();
-        owners.into_iter().any(|owner| ["first", "second"].contains(&owner.name.as_str()))
+        owners.into_iter().any(|owner| [&first, &second].contains(&&owner.name))
     };
     assert_eq!(all.iter().filter(of_pair).count(), 2, "each command ran once");
     let spec = leases.get("at-operator").await.expect("the Lease").spec.expect("a spec");
     assert_eq!(spec.holder_identity.as_ref(), pair.keys().next(), "the other leads");
-    assert_eq!(spec.lease_transitions, Some(1), "it changed hands once");
+    let transitions = before.lease_transitions.unwrap_or_default() + 1;
+    assert_eq!(spec.lease_transitions, Some(transitions), "it changed hands once");
 }
