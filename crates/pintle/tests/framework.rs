@@ -7,7 +7,7 @@
 mod harness;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use at_operator::cloud::Cloud;
 use at_operator::types::{At, Phase};
@@ -54,16 +54,12 @@ async fn is_done(ats: &Api<At>, name: &str) {
 /// An operator that is not elected acts on every At of a cluster, so one test at a time has the other cluster for itself.
 static OTHER: Mutex<()> = Mutex::const_new(());
 
-/// Where a test runs, until it is dropped.
-enum Host {
-    Ours { _program: Program },
-    Other { _turn: MutexGuard<'static, ()> },
-}
+/// What a test has until it is dropped: a cluster of its own, or its turn.
+type Host = (Option<Program>, Option<MutexGuard<'static, ()>>);
 
 /// Whoever ran there before may have left an At of that name.
 fn fresh(name: &str) -> String {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock");
-    format!("{name}-{}", since.as_millis())
+    format!("{name}-{}", std::process::id())
 }
 
 async fn cluster(place: &Place) -> (Host, kube::Client) {
@@ -72,9 +68,9 @@ async fn cluster(place: &Place) -> (Host, kube::Client) {
         Some(file) => {
             let turn = OTHER.lock().await;
             std::fs::copy(file, place.path("kubeconfig")).expect("its kubeconfig");
-            Host::Other { _turn: turn }
+            (None, Some(turn))
         }
-        None => Host::Ours { _program: place.up(&["--ephemeral"]).await },
+        None => (Some(place.up(&["--ephemeral"]).await), None),
     };
     for manifest in ["crd", "rbac"] {
         let file = format!("{}/../../operators/at/manifests/{manifest}.yaml", env!("CARGO_MANIFEST_DIR"));

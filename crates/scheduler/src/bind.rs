@@ -80,20 +80,23 @@ pub(crate) async fn bind_with_volumes(shared: &Shared, pod: &PodInfo, node: &str
 pub(crate) async fn report(shared: &Shared, pod: &PodInfo, diagnosis: &Diagnosis) {
     let message = diagnosis.to_string();
     shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
-    write_condition(shared, pod, "Unschedulable", message).await;
+    if !write_condition(shared, pod, "Unschedulable", message).await {
+        // Nobody may ever help this Pod, and until then nobody would know why it waits.
+        shared.queue.unpark(pod);
+    }
 }
 
-async fn write_condition(shared: &Shared, pod: &PodInfo, reason: &str, message: String) {
+/// False if it could not be written; the next try of the Pod writes it again.
+async fn write_condition(shared: &Shared, pod: &PodInfo, reason: &str, message: String) -> bool {
     let Some(condition) = changed_condition(&pod.pod, reason, message, Time(shared.context.clock.now())) else {
-        return;
+        return true;
     };
     let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}});
     let written =
         pods(shared, pod).patch_status(pod.key.name(), &PatchParams::default(), &Patch::Strategic(patch)).await;
-    if let Err(error) = written {
-        // The Pod is tried again, and the condition with it.
-        tracing::debug!(pod = %pod.key, %error, "the condition could not be written");
-    }
+    let Err(error) = written else { return true };
+    tracing::debug!(pod = %pod.key, %error, "the condition could not be written");
+    error.is_not_found()
 }
 
 /// Nothing if the Pod says so already.

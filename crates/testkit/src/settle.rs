@@ -14,8 +14,8 @@ const LONGEST: Duration = Duration::from_secs(600);
 const SHOWN: usize = 5;
 
 impl Cluster {
-    /// Returns when nothing has been written for a while, no loop has work in hand, no request is under way and no
-    /// crashed loop waits to come back. Leases and events do not count: they never end.
+    /// Returns when nothing has been written for a while, no loop has work in hand, no request is under way, no crashed loop
+    /// waits to come back and none waits to list again what a fault refused it. Leases and events do not count: they never end.
     ///
     /// # Panics
     ///
@@ -36,7 +36,7 @@ impl Cluster {
         while quiet < QUIET || self.faults.has_requests() || self.faults.has_slow_requests() {
             self.pass(STEP).await?;
             let now = self.writes();
-            if now == seen && !self.is_busy() {
+            if now == seen && !self.is_busy() && !self.faults.has_refused_reads() {
                 quiet += STEP;
             } else {
                 (seen, quiet) = (now, Duration::ZERO);

@@ -126,8 +126,8 @@ impl Pods {
         };
         match pods.delete(key.name(), &parameters).await {
             Ok(_) => Ok(()),
-            // It is gone, or another has taken its name.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            // Also a conflict is tried again: it may be nobody's fault, and if another Pod has taken the name, the next look finds it.
             Err(error) => Err(error.into()),
         }
     }

@@ -88,6 +88,12 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// A Pod that was parked is tried again after its backoff, though nothing happened that may help it.
+    pub fn unpark(&self, pod: &PodInfo) {
+        self.state().unpark(pod, Instant::now());
+        self.changed.notify_one();
+    }
+
     /// Something went wrong that has nothing to do with the nodes.
     pub fn retry(&self, pod: &PodInfo) {
         self.state().retry(pod, Instant::now());

@@ -113,6 +113,13 @@ impl State {
         self.stuck_until.insert((until, pod.key.clone()));
     }
 
+    pub(super) fn unpark(&mut self, pod: &PodInfo, now: Instant) {
+        let parked = |entry: &Entry| entry.pod.uid == pod.uid && matches!(entry.place, Place::Stuck { .. });
+        if self.entries.get(&pod.key).is_some_and(parked) {
+            self.activate(&pod.key, now);
+        }
+    }
+
     pub(super) fn retry(&mut self, pod: &PodInfo, now: Instant) {
         let Some(entry) = self.taken(pod) else { return };
         entry.not_before = Some(now + BACKOFF.after(entry.attempts.saturating_sub(1)));

@@ -54,6 +54,19 @@ async fn a_pod_that_fits_nowhere_is_tried_when_something_may_help_it_and_not_too
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_of_which_nobody_could_be_told_why_it_waits_is_tried_again_soon() {
+    let queue = queue();
+    queue.put(pod("big", json!({})));
+    let big = queue.next().await;
+    queue.park(&big, &["NodeResourcesFit"].into());
+    queue.unpark(&big);
+    let began = Instant::now();
+    assert_eq!((name(&queue).await.as_str(), began.elapsed().as_secs()), ("big", 1));
+    queue.unpark(&big);
+    assert!(is_idle(&queue), "whoever is being tried is not tried twice");
+}
+
+#[tokio::test(start_paused = true)]
 async fn help_that_comes_late_is_taken_at_once() {
     let queue = queue();
     queue.put(pod("picky", json!({})));

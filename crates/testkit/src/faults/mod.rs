@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use watches::Blind;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -76,7 +77,20 @@ struct State {
     writes: VecDeque<Asked>,
     /// How many writes were seen in all.
     written: u64,
+    /// Reads of collections that were refused and not asked again since.
+    refused: Vec<Refused>,
 }
+
+/// A loop that could not list or watch: what it sees is behind until it asks again.
+struct Refused {
+    life: Life,
+    agent: String,
+    collection: (String, String),
+    at: Instant,
+}
+
+/// Whoever lists and watches asks again within this time, also after many refusals.
+const ASKS_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 pub enum Broken<E> {
@@ -150,7 +164,7 @@ impl Faults {
 
     /// Forgets every plan; watches that are held are released.
     pub fn lift(&self) {
-        let now = tokio::time::Instant::now();
+        let now = Instant::now();
         let mut state = lock(&self.0.state);
         state.plans.clear();
         state.lags.clear();
@@ -211,7 +225,10 @@ impl Faults {
         let _under_way = (!asked.watches).then(|| UnderWay::one(&self.0.in_flight));
         for fault in &met {
             match fault {
-                Fault::Refuse(code) => return Ok(refuse::refuse(*code)),
+                Fault::Refuse(code) => {
+                    self.note_read(life, &asked, true);
+                    return Ok(refuse::refuse(*code));
+                }
                 Fault::CrashBefore(crash) => {
                     drop(_under_way);
                     match crash::crash(self, life, crash).await {}
@@ -222,6 +239,7 @@ impl Faults {
         if asked.watches && self.0.watches_cut.load(Ordering::SeqCst) {
             return Ok(refuse::refuse(503));
         }
+        self.note_read(life, &asked, false);
         if asked.writes() {
             self.remember(&asked);
         }
@@ -246,6 +264,19 @@ impl Faults {
     fn meet(&self, asked: &Asked) -> Vec<Fault> {
         let mut state = lock(&self.0.state);
         state.plans.iter_mut().filter_map(|plan| plan.meets(asked).then(|| plan.fault.clone())).collect()
+    }
+
+    /// Notes whether a read of a collection was refused. One that is let through ends that.
+    fn note_read(&self, life: &Life, asked: &Asked, refused: bool) {
+        if asked.method != "GET" || asked.resource.is_empty() || !asked.name.is_empty() {
+            return;
+        }
+        let (agent, collection) = (asked.agent.clone(), (asked.namespace.clone(), asked.resource.clone()));
+        let mut state = lock(&self.0.state);
+        state.refused.retain(|earlier| (&earlier.agent, &earlier.collection) != (&agent, &collection));
+        if refused {
+            state.refused.push(Refused { life: life.clone(), agent, collection, at: Instant::now() });
+        }
     }
 
     fn remember(&self, asked: &Asked) {
@@ -280,6 +311,13 @@ impl Faults {
     /// Whether events are held back that will come by themselves.
     pub(crate) fn has_late_events(&self) -> bool {
         self.0.late.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether a loop was refused a list or a watch that it will ask for again.
+    pub(crate) fn has_refused_reads(&self) -> bool {
+        let mut state = lock(&self.0.state);
+        state.refused.retain(|refused| !refused.life.is_over() && refused.at.elapsed() < ASKS_AGAIN);
+        !state.refused.is_empty()
     }
 
     /// Requests and lines of watches that faults keep waiting for virtual time to pass.

@@ -123,6 +123,8 @@ fn a_pod_gets_its_volume_with_its_node_wherever_the_scheduler_is_lost() {
             }
         });
     torture(&scenario);
+    // Why a Pod waits cannot be written at first.
+    scenario.explore(187..188);
 }
 
 /// A volume that only one node reaches.
