@@ -31,7 +31,7 @@ impl Reconciler for Cleaner {
         // Another of the same name is younger.
         let preconditions = Preconditions { uid: csr.metadata.uid.clone(), ..Preconditions::default() };
         match requests.delete(key.name(), &DeleteParams::default().preconditions(preconditions)).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) if error.is_not_found() => {}
             other => drop(other?),
         }
         Ok(Action::done())

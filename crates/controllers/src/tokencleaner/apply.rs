@@ -34,7 +34,7 @@ impl Reconciler for Cleaner {
             resource_version: secret.metadata.resource_version.clone(),
         };
         match secrets.delete(key.name(), &DeleteParams::default().preconditions(seen)).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) if error.is_not_found() => {}
             other => drop(other?),
         }
         Ok(Action::done())

@@ -30,8 +30,8 @@ impl Pods {
             _ => return Ok(()),
         };
         match done {
-            // The cache will say so, and wake us.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            // The cache will say so, and wake us. A conflict may be nobody's fault: it is tried again.
+            Err(error) if error.is_not_found() => Ok(()),
             done => Ok(done?),
         }
     }
