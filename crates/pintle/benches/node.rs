@@ -3,7 +3,7 @@
 //! `cargo xtask bench node`, as root with containerd, runc, CNI plugins and a static busybox. Without them only the simulated
 //! nodes are measured; so it is with `cargo xtask bench node:simulated`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -25,13 +25,14 @@ const AT_ONCE: usize = 16;
 const ROUNDS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(300);
 const IMAGE: &str = "localhost/busybox:1";
+const BRIDGE: &str = "pintle-bench";
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let _bridges = Bridges(bridges());
     runtime.expect("a runtime").block_on(async {
         let asked = !std::env::args().any(|argument| argument == "simulated");
-        let can = asked && Private::is_possible() && rustix::process::geteuid().is_root() && Path::new("/bin/busybox").exists();
+        let root = rustix::process::geteuid().is_root();
+        let can = asked && root && Private::is_possible() && Path::new("/bin/busybox").exists();
         if can {
             // In turns: a disk and a machine that others share have their moods.
             let (mut alones, mut wholes) = (Vec::new(), Vec::new());
@@ -60,7 +61,7 @@ async fn alone() -> Duration {
     let config = PrivateConfig {
         directory: directory.path().join("c"),
         subnet: "10.120.0.0/24".to_owned(),
-        bridge: "pintle-bench".to_owned(),
+        bridge: BRIDGE.to_owned(),
     };
     let (private, cri) = Private::start(&config).await.expect("containerd starts");
     import(private.socket(), &busybox(directory.path())).await.expect("an image");
@@ -76,6 +77,7 @@ async fn alone() -> Duration {
         .for_each_concurrent(AT_ONCE, |id| async { cri.remove_sandbox(id).await.expect("it goes") })
         .await;
     private.stop().await;
+    take_away(BRIDGE);
     took
 }
 
@@ -171,20 +173,9 @@ async fn running(pods: Api<Pod>, count: usize) -> BTreeMap<String, Instant> {
     seen
 }
 
-/// The bridges that were here before. Those that the bench laid go with it; Pods of a `pintle up` would need theirs again.
-struct Bridges(BTreeSet<String>);
-
-impl Drop for Bridges {
-    fn drop(&mut self) {
-        for bridge in bridges().difference(&self.0) {
-            let _ = Command::new("ip").args(["link", "del", bridge]).status();
-        }
-    }
-}
-
-fn bridges() -> BTreeSet<String> {
-    let links = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
-    links.filter_map(|link| link.file_name().into_string().ok()).filter(|name| name.starts_with("pintle")).collect()
+/// Nobody else has a bridge of this name.
+fn take_away(bridge: &str) {
+    let _ = Command::new("ip").args(["link", "del", bridge]).stderr(Stdio::null()).status();
 }
 
 struct Cluster {
@@ -246,6 +237,11 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
+        // It leaves its bridge for the Pods that run on; here none does.
+        let network = std::fs::read(self.directory.path().join("data/node/containerd/cni/10-pintle.conflist"));
+        let network: serde_json::Value = serde_json::from_slice(&network.unwrap_or_default()).unwrap_or_default();
+        let plugins = network["plugins"].as_array().into_iter().flatten();
+        plugins.filter_map(|plugin| plugin["bridge"].as_str()).for_each(take_away);
     }
 }
 

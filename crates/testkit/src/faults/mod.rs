@@ -84,8 +84,7 @@ struct State {
 /// A loop that could not list or watch: what it sees is behind until it asks again.
 struct Refused {
     life: Life,
-    agent: String,
-    collection: (String, String),
+    asked: Asked,
     at: Instant,
 }
 
@@ -271,11 +270,11 @@ impl Faults {
         if asked.method != "GET" || asked.resource.is_empty() || !asked.name.is_empty() {
             return;
         }
-        let (agent, collection) = (asked.agent.clone(), (asked.namespace.clone(), asked.resource.clone()));
+        let parts = [&asked.agent, &asked.namespace, &asked.resource];
         let mut state = lock(&self.0.state);
-        state.refused.retain(|earlier| (&earlier.agent, &earlier.collection) != (&agent, &collection));
+        state.refused.retain(|Refused { asked, .. }| [&asked.agent, &asked.namespace, &asked.resource] != parts);
         if refused {
-            state.refused.push(Refused { life: life.clone(), agent, collection, at: Instant::now() });
+            state.refused.push(Refused { life: life.clone(), asked: asked.clone(), at: Instant::now() });
         }
     }
 
