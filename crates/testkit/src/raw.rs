@@ -2,7 +2,7 @@
 
 use crate::Cluster;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use pintle_apiserver::authn::User;
 use pintle_apiserver::request::{Peer, Request};
@@ -50,17 +50,12 @@ impl Cluster {
         let mut map = HeaderMap::new();
         map.insert("user-agent", HeaderValue::from_static("testkit"));
         for (name, value) in headers.iter().chain((!media.is_empty()).then_some(&("content-type", media))) {
-            map.insert(*name, HeaderValue::from_str(value).unwrap_or_else(|e| panic!("{name}: {e}")));
+            map.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}")));
         }
-        let request = Request {
-            method: Method::from_bytes(method.as_bytes()).unwrap_or_else(|e| panic!("{method}: {e}")),
-            uri: path.parse().unwrap_or_else(|e| panic!("{path}: {e}")),
-            headers: map,
-            body: body.into(),
-            peer,
-            upgrade: None,
-        };
-        let (head, body) = self.server.handle(request).await.into_parts();
+        let request = http::Request::builder().method(method).uri(path).body(());
+        let (mut head, ()) = request.unwrap_or_else(|e| panic!("{method} {path}: {e}")).into_parts();
+        head.headers = map;
+        let (head, body) = self.server.handle(Request::new(head, body.into(), peer)).await.into_parts();
         let bytes = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
         let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
         Answer {
