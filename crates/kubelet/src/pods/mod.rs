@@ -12,6 +12,7 @@ mod mirror;
 mod observe;
 mod prepare;
 mod probe;
+mod refuse;
 mod resize;
 mod sync;
 mod write;

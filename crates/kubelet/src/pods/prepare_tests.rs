@@ -1,6 +1,7 @@
 //! What a Pod shows of its machine's troubles, and that it gets over them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pintle_container::{SandboxState, Simulated};
 use serde_json::{Value, json};
