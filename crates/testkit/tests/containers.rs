@@ -112,3 +112,28 @@ async fn a_pod_that_is_not_restarted_fails_if_it_cannot_be_started() {
     assert_eq!((end.reason.as_deref(), end.exit_code), (Some("StartError"), 128));
     assert_eq!(told(&cluster, "Failed", "bad").await.0, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_asks_for_isolation_that_the_node_does_not_have_fails_with_the_reason() {
+    let cluster = cluster().await;
+    for (field, value, reason) in [
+        ("hostUsers", json!(false), "PodFeatureUnsupported"),
+        ("securityContext", json!({"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}), "SysctlForbidden"),
+        ("securityContext", json!({"supplementalGroupsPolicy": "Strict"}), "SupplementalGroupsPolicyNotSupported"),
+        ("securityContext", json!({"appArmorProfile": {"type": "Localhost", "localhostProfile": "p"}}), "AppArmor"),
+    ] {
+        let mut wanted = pod("Always", json!({}));
+        wanted["spec"][field] = value;
+        cluster.create(wanted).await.unwrap();
+        cluster.settle().await;
+        let refused = read(&cluster).await;
+        let status = refused.status.unwrap();
+        assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some(reason)), "{field}");
+        assert!(status.message.unwrap_or_default().starts_with("Pod was rejected: "));
+        assert!(status.container_statuses.is_none(), "nothing of it was started");
+        let events = cluster.api::<Event>("default").list(&ListParams::default()).await.unwrap().items;
+        assert!(events.iter().any(|event| event.reason.as_deref() == Some(reason)), "{reason} is told in an event");
+        cluster.api::<Pod>("default").delete("p", &Default::default()).await.unwrap();
+        cluster.settle().await;
+    }
+}

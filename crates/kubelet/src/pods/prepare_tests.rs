@@ -10,6 +10,7 @@ use super::*;
 use crate::machine::scripted::{Server, machine};
 use crate::make::testing;
 use crate::pods::Home;
+use crate::pods::guards::Guards;
 
 const SETTINGS: &str = "/api/v1/namespaces/shop/configmaps/settings";
 
@@ -39,6 +40,7 @@ impl Scene {
             meter: Default::default(),
             machine: Some(machine(&context, directory.path(), Vec::new())),
             pressure: Default::default(),
+            guards: Guards::simulated(Vec::new()),
             dead: crate::Collection::default(),
         };
         let seat = Seat::new(Arc::new(home), "7f0c");
