@@ -34,6 +34,9 @@ pub(super) struct BoundsFlags {
     /// The longest grace, in seconds, of a Pod that is evicted at a soft threshold.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     eviction_max_pod_grace_period: u64,
+    /// Sysctls that Pods may set beside those that touch nobody else; NAME* stands for all that begin so.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = sysctl)]
+    allowed_unsafe_sysctls: Vec<String>,
     /// How many processes each Pod may have; -1 for no bound.
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     pod_max_pids: i64,
@@ -66,6 +69,7 @@ impl BoundsFlags {
                 max_pod_grace: self.eviction_max_pod_grace_period,
                 ..eviction
             },
+            allowed_unsafe_sysctls: self.allowed_unsafe_sysctls.clone(),
             pod_max_pids: u64::try_from(self.pod_max_pids).ok().filter(|most| *most > 0),
             log_rotation: LogRotation {
                 max_size: self.container_log_max_size,
@@ -74,6 +78,18 @@ impl BoundsFlags {
             reserved: [&self.kube_reserved, &self.system_reserved].map(Clone::clone).into(),
             ..config
         })
+    }
+}
+
+/// A sysctl of a namespace that Pods have of their own: any other would be the node's.
+fn sysctl(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix('*').unwrap_or(text).replace('/', ".");
+    let own = ["net.", "kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
+    let fits = |own: &&str| name.starts_with(own);
+    let known = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "._-".contains(letter);
+    match own.iter().any(fits) && name.chars().all(known) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no sysctl of a Pod's own; those begin with {}", own.join(", "))),
     }
 }
 
@@ -130,6 +146,8 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused() {
         for flag in [
+            "--allowed-unsafe-sysctls=vm.swappiness",
+            "--allowed-unsafe-sysctls=*",
             "--kube-reserved=cpu",
             "--kube-reserved=pods=1",
             "--container-log-max-size=0",
