@@ -118,7 +118,7 @@ async fn add(server: &ApiServer, txn: &mut Txn, mut value: Value) -> Result<(), 
     let origin = Origin::own("create");
     let write =
         Write { resource, namespace: "", subresource: "", user: &user, manager: "apiserver", dry_run: false, origin };
-    resource.default(&mut value);
+    resource.default(&mut value)?;
     registry.dress_new(&write, &mut value);
     txn.checks.push((key.clone(), Expect::Absent));
     txn.ops.push(Op::Put { key: key.clone(), value: codec::encode(&value), expires_at: None });

@@ -63,7 +63,7 @@ impl MachineFlags {
         };
         let wrong = |why: String| MachineError::Providers(file.clone(), why);
         let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
-        let config = pintle_apiserver::body::parse_yaml(&text).map_err(wrong)?;
+        let config = pintle_apiserver::parse::yaml(&text).map_err(wrong)?;
         CredentialProviders::new(&config.value, programs.clone()).map(Some).map_err(wrong)
     }
 

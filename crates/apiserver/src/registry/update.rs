@@ -47,7 +47,7 @@ impl Registry {
                     result => return result.map(|written| (written, true)),
                 }
             };
-            let old = codec::decode(&entry.value);
+            let old = codec::decode_whole(&entry.value)?;
             let changed = change(Some(&old))?;
             // Who names a version insists on it.
             let insists = !object::resource_version(&changed.object).is_empty()
@@ -127,9 +127,11 @@ impl Registry {
         self.admission.validate(write, Admitted::Update, Some(&old), &object).await?;
         if !status_write {
             warnings.extend(resource.strategy.warnings(&object));
+            warnings.extend(self.no_effect(write, &object));
         }
         object::set(&mut object, &["metadata", "resourceVersion"], object::resource_version(&old));
         pintle_schema::decode::complete(resource.schema(), &mut object);
+        codec::check_nesting(&object)?;
         if object == old || pintle_schema::apply::same_but_for_times(&old, &object) {
             return Ok(Some(Written::Stored(entry.clone())));
         }
@@ -142,7 +144,8 @@ impl Registry {
             return Ok(Some(Written::Shown(object)));
         }
         if finished {
-            return Ok(self.remove(write, key, entry, &object).await?.then_some(Written::Shown(object)));
+            // What is given back is what the old object held: the new one names what it likes.
+            return Ok(self.remove(write, key, entry, &old).await?.then_some(Written::Shown(object)));
         }
         self.replace(write, key, entry, &old, object, &asked).await
     }

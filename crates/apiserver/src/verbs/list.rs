@@ -31,7 +31,10 @@ pub struct Listed {
 
 pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
     let options = ListOptions::parse(&exchange.query)?;
-    let listed = select(server, exchange, &options).await?;
+    let listed = match select(server, exchange, &options).await {
+        Err(status) if status.code == 410 && !options.cursor.is_empty() => return expired(exchange, &status, &options),
+        listed => listed?,
+    };
     let resource = &exchange.resource;
     let mut metadata = json!({"resourceVersion": listed.revision.to_string()});
     if let Some(next) = &listed.next {
@@ -126,6 +129,17 @@ impl Form {
     }
 }
 
+/// The snapshot of a chunked list is gone. Who can do with a list that is not of one moment goes on with the token given here.
+fn expired(exchange: &Exchange, status: &Status, options: &ListOptions) -> Result<Response<Body>, Status> {
+    let token = Cursor { revision: None, remaining: None, ..Cursor::decode(&options.cursor)? }.encode();
+    let mut answer = status.to_value();
+    answer["metadata"] = json!({"continue": token});
+    answer["message"] = EXPIRED.into();
+    Ok(response::value(status.code, exchange.wanted, &answer))
+}
+
+const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
 /// The objects that the request selects.
 pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptions) -> Result<Listed, Status> {
     let resource = &exchange.resource;
@@ -150,7 +164,7 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         let cursor = Cursor::decode(&options.cursor)?;
         range.start = format!("{scope}{}\0", cursor.after);
         range.total = cursor.remaining;
-        at = Some(cursor.revision);
+        at = cursor.revision;
     }
     // One name is one key.
     if (!exchange.namespace().is_empty() || !resource.namespaced)
@@ -182,7 +196,7 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         if found.len() == options.limit && (more_here || page.remaining > 0) {
             let after = found.last().map(|e| e.key[scope.len().min(e.key.len())..].to_owned()).unwrap_or_default();
             let remaining = everything.then_some(page.remaining);
-            let next = Cursor { revision, after, remaining }.encode();
+            let next = Cursor { revision: Some(revision), after, remaining }.encode();
             return Ok(Listed { entries: found, revision, next: Some(next), remaining });
         }
         match last_key {
@@ -207,7 +221,8 @@ pub fn check_fields(resource: &Resource, options: &ListOptions) -> Result<(), St
 
 /// Where a chunked list goes on, as the continue token says it.
 struct Cursor {
-    revision: u64,
+    /// None after the revision of the first chunk is gone: what is left is read as it is now.
+    revision: Option<u64>,
     after: String,
     /// How many keys follow, so that they are counted once for all pages.
     remaining: Option<usize>,
@@ -216,7 +231,8 @@ struct Cursor {
 impl Cursor {
     fn encode(&self) -> String {
         let left = self.remaining;
-        let token = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.after, "left": left});
+        let revision = self.revision.map_or_else(|| json!(-1), Value::from);
+        let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": self.after, "left": left});
         BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
@@ -228,7 +244,7 @@ impl Cursor {
             let first = String::from_utf8_lossy(&bytes).chars().next().unwrap_or(' ');
             refused(&format!("invalid character '{first}' looking for beginning of value"))
         })?;
-        let revision = value.get("rv").and_then(Value::as_u64).filter(|r| *r > 0);
+        let revision = value.get("rv").and_then(Value::as_i64).filter(|r| *r != 0).map(|r| u64::try_from(r).ok());
         let after = value.get("start").and_then(Value::as_str).filter(|s| !s.is_empty() && !s.contains(".."));
         match (revision, after) {
             (Some(revision), Some(after)) => {
