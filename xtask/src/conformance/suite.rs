@@ -141,8 +141,6 @@ struct Entry {
     leaf_node_type: String,
     state: String,
     #[serde(default)]
-    is_serial: bool,
-    #[serde(default)]
     run_time: u64,
     #[serde(default)]
     num_attempts: u32,
@@ -169,6 +167,11 @@ impl Entry {
         words.join(" ")
     }
 
+    /// Kubernetes says it in the name, not to Ginkgo.
+    fn is_serial(&self) -> bool {
+        self.name().contains("[Serial]")
+    }
+
     fn message(&self) -> String {
         self.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default()
     }
@@ -192,7 +195,7 @@ fn entries(report: &[u8]) -> Result<Vec<Entry>> {
 /// The specs that a dry run would have run.
 fn specs(report: &[u8]) -> Result<Vec<Spec>> {
     let chosen = entries(report)?.into_iter().filter(|entry| entry.is_spec() && entry.state == "passed");
-    let mut specs: Vec<Spec> = chosen.map(|entry| Spec { name: entry.name(), serial: entry.is_serial }).collect();
+    let mut specs: Vec<Spec> = chosen.map(|entry| Spec { serial: entry.is_serial(), name: entry.name() }).collect();
     specs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(specs)
 }
@@ -227,8 +230,8 @@ mod tests {
         {"ContainerHierarchyTexts": null, "LeafNodeType": "SynchronizedBeforeSuite", "LeafNodeText": "", "State": "passed"},
         {"ContainerHierarchyTexts": ["[sig-node] Pods", "[Slow]"], "LeafNodeType": "It", "LeafNodeText": "run [Conformance]",
          "State": "passed", "RunTime": 1500000000, "NumAttempts": 1},
-        {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "end [Conformance]",
-         "State": "timedout", "RunTime": 2000000000, "NumAttempts": 1, "IsSerial": true, "Failure": {"Message": "too late"}},
+        {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "end [Serial] [Conformance]",
+         "State": "timedout", "RunTime": 2000000000, "NumAttempts": 1, "Failure": {"Message": "too late"}},
         {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "hide [Conformance]",
          "State": "skipped", "NumAttempts": 1, "Failure": {"Message": "needs two nodes"}},
         {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "wait [Conformance]",
@@ -244,7 +247,7 @@ mod tests {
     fn each_spec_that_was_asked_for_has_an_outcome() {
         let names = [
             "[sig-node] Pods [Slow] run [Conformance]",
-            "[sig-node] Pods end [Conformance]",
+            "[sig-node] Pods end [Serial] [Conformance]",
             "[sig-node] Pods hide [Conformance]",
             "[sig-node] Pods wait [Conformance]",
             "[sig-node] Pods vanish [Conformance]",
@@ -274,7 +277,7 @@ mod tests {
         let listed: Vec<(String, bool)> =
             specs(report.as_bytes()).unwrap().into_iter().map(|spec| (spec.name, spec.serial)).collect();
         let expected =
-            [("[sig-node] Pods [Slow] run [Conformance]", false), ("[sig-node] Pods end [Conformance]", true)];
+            [("[sig-node] Pods [Slow] run [Conformance]", false), ("[sig-node] Pods end [Serial] [Conformance]", true)];
         assert_eq!(listed, expected.map(|(name, serial)| (name.to_owned(), serial)));
     }
 
