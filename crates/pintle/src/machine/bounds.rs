@@ -56,13 +56,8 @@ pub(super) struct BoundsFlags {
 
 impl BoundsFlags {
     /// Puts them into the configuration of a node.
-    pub(super) fn apply(&self, config: NodeConfig) -> Result<NodeConfig, EvictionError> {
-        let eviction = Eviction::parse(
-            &self.eviction_hard,
-            &self.eviction_soft,
-            &self.eviction_soft_grace_period,
-            &self.eviction_minimum_reclaim,
-        )?;
+    pub(super) fn apply(&self, config: NodeConfig) -> Result<NodeConfig, WrongThreshold> {
+        let eviction = self.thresholds()?;
         Ok(NodeConfig {
             eviction: Eviction {
                 transition_period: self.eviction_pressure_transition_period,
@@ -81,6 +76,19 @@ impl BoundsFlags {
     }
 }
 
+impl BoundsFlags {
+    /// Read flag by flag first, so that a mistake has a name.
+    fn thresholds(&self) -> Result<Eviction, WrongThreshold> {
+        let wrong = |flag| move |source| WrongThreshold { flag, source };
+        let (hard, soft, grace) = (&self.eviction_hard, &self.eviction_soft, &self.eviction_soft_grace_period);
+        Eviction::parse(hard, "", "", "").map_err(wrong("--eviction-hard"))?;
+        let flags = "--eviction-soft, --eviction-soft-grace-period";
+        Eviction::parse("", soft, grace, "").map_err(wrong(flags))?;
+        let whole = Eviction::parse(hard, soft, grace, &self.eviction_minimum_reclaim);
+        whole.map_err(wrong("--eviction-minimum-reclaim"))
+    }
+}
+
 /// A sysctl of a namespace that Pods have of their own: any other would be the node's.
 fn sysctl(text: &str) -> Result<String, String> {
     let name = text.strip_suffix('*').unwrap_or(text).replace('/', ".");
@@ -91,6 +99,14 @@ fn sysctl(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err(format!("{text:?} is no sysctl of a Pod's own; those begin with {}", own.join(", "))),
     }
+}
+
+/// Which flag is wrong, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{flag}: {source}")]
+pub(crate) struct WrongThreshold {
+    flag: &'static str,
+    source: EvictionError,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
