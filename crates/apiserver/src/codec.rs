@@ -119,12 +119,26 @@ pub struct ListWriter {
 impl ListWriter {
     /// `cut` bytes of each item's head are left off.
     pub fn new(kind: &str, api_version: &str, metadata: &Value, cut: usize, capacity: usize) -> Self {
+        let mut out = Self::begin(kind, api_version, metadata, capacity);
+        out.put_slice(b",\"items\":[");
+        ListWriter { out, cut, first: true }
+    }
+
+    /// A table, whose items are its rows.
+    pub fn table(columns: &Value, metadata: &Value, capacity: usize) -> Self {
+        let mut out = Self::begin("Table", "meta.k8s.io/v1", metadata, capacity);
+        out.put_slice(b",\"columnDefinitions\":");
+        out.put_slice(columns.to_string().as_bytes());
+        out.put_slice(b",\"rows\":[");
+        ListWriter { out, cut: 0, first: true }
+    }
+
+    fn begin(kind: &str, api_version: &str, metadata: &Value, capacity: usize) -> BytesMut {
         let mut out = BytesMut::with_capacity(capacity + 256);
         out.put_slice(head(kind, api_version).as_bytes());
         out.put_slice(b"\"metadata\":");
         out.put_slice(metadata.to_string().as_bytes());
-        out.put_slice(b",\"items\":[");
-        ListWriter { out, cut, first: true }
+        out
     }
 
     pub fn item(&mut self, encoded: &[u8]) {

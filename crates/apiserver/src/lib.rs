@@ -56,6 +56,7 @@ pub mod verbs;
 use admission::Admission;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use authn::Tokens;
+use authn::keys::{KeyError, SigningKey};
 use authz::Authorizer;
 use catalogue::Catalogue;
 use causes::Causes;
@@ -127,9 +128,10 @@ impl ApiServer {
     /// A server whose store has what a new cluster starts with.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { store, clock, random, token_key, pace } = parts;
+        let signing_key = SigningKey::new(&token_key.private_pem, &token_key.public_pem)?;
         let authorizer = Arc::new(Authorizer::new(store.clone()));
         let server = ApiServer(Arc::new(Inner {
-            tokens: Tokens::new(store.clone(), clock.clone(), &token_key.private_pem, &token_key.public_pem)?,
+            tokens: Tokens::new(store.clone(), clock.clone(), signing_key),
             authorizer: authorizer.clone(),
             custom: CustomResources::new(store.clone()),
             registry: Registry {
@@ -212,7 +214,7 @@ impl ApiServer {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
-    Key(#[from] authn::token::KeyError),
+    Key(#[from] KeyError),
     #[error("the first objects of the cluster cannot be written: {0}")]
     Bootstrap(String),
 }

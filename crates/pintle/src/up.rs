@@ -235,7 +235,7 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> 
 
 /// The addresses that the server's certificate speaks for.
 pub(crate) fn addresses(listening: IpAddr) -> Vec<IpAddr> {
-    let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1))];
+    let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(pintle_meta::network::KUBERNETES_ADDRESS)];
     let own = if listening.is_unspecified() { machine::address() } else { listening };
     if !addresses.contains(&own) {
         addresses.push(own);

@@ -57,7 +57,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
         }
-        self.admission.validate(write, Admitted::Create, &object).await?;
+        self.admission.validate(write, Admitted::Create, None, &object).await?;
         warnings.extend(resource.strategy.warnings(&object));
         warnings.extend(self.no_effect(write, &object));
         pintle_schema::decode::complete(resource.schema(), &mut object);

@@ -90,7 +90,7 @@ impl Registry {
             let entry = self.get(resource, write.namespace, name).await?;
             let old = codec::decode_whole(&entry.value)?;
             check_preconditions(write, name, &old, options)?;
-            self.admission.validate(write, Admitted::Delete, &old).await?;
+            self.admission.validate(write, Admitted::Delete, None, &old).await?;
             let mut object = old.clone();
             let held = self.mark(write, &mut object, options);
             if write.dry_run || options.dry_run {

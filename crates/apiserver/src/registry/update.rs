@@ -122,7 +122,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, object::name(&old), &errors));
         }
-        self.admission.validate(write, Admitted::Update, &object).await?;
+        self.admission.validate(write, Admitted::Update, Some(&old), &object).await?;
         if !status_write {
             warnings.extend(resource.strategy.warnings(&object));
             warnings.extend(self.no_effect(write, &object));

@@ -8,7 +8,7 @@ use crate::exchange::Exchange;
 use crate::registry::{reach, read_error, selected};
 use crate::request::{ListOptions, ReadAt};
 use crate::response::{self, Shape};
-use crate::table;
+use crate::table::{self, Rows};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -43,27 +43,34 @@ pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Respons
             metadata["remainingItemCount"] = remaining.into();
         }
     }
-    if exchange.wanted.shape == Shape::Table {
-        let objects = listed.entries.iter().map(|e| codec::decode(&server.registry.bytes_in(resource, e)));
-        let table = table::table(server, resource, &objects.collect::<Vec<_>>(), &exchange.query, metadata);
-        return Ok(response::value(200, exchange.wanted, &table));
-    }
-    let bare = exchange.wanted.shape == Shape::PartialMetadata;
+    let form = match exchange.wanted.shape {
+        Shape::Table => Form::Table(Rows::new(&exchange.query, server.registry.clock.now())),
+        Shape::PartialMetadata => Form::Metadata,
+        _ => Form::Objects,
+    };
     Ok(match exchange.wanted.yaml {
-        true => response::object(200, exchange.wanted, encode(server, resource, bare, &listed.entries, &metadata)),
-        false => stream(server, resource, bare, listed.entries, &metadata),
+        true => response::object(200, exchange.wanted, encode(server, resource, form, &listed.entries, &metadata)),
+        false => stream(server, resource, form, listed.entries, &metadata),
     })
+}
+
+/// What a list shows of its objects.
+#[derive(Clone, Copy)]
+pub enum Form {
+    Objects,
+    Metadata,
+    Table(Rows),
 }
 
 /// A list's bytes are handed on in pieces of about this size, so that a long one is never in memory twice.
 const PIECE: usize = 128 * 1024;
 
 /// The list in one piece.
-pub fn encode(server: &ApiServer, resource: &Resource, bare: bool, entries: &[Arc<Entry>], metadata: &Value) -> Bytes {
+pub fn encode(server: &ApiServer, resource: &Resource, form: Form, entries: &[Arc<Entry>], metadata: &Value) -> Bytes {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
-    let mut writer = writer(resource, bare, metadata, size);
+    let mut writer = form.writer(resource, metadata, size);
     for entry in entries {
-        write(&mut writer, server, resource, bare, entry);
+        form.write(&mut writer, server, resource, entry);
     }
     writer.finish()
 }
@@ -72,20 +79,20 @@ pub fn encode(server: &ApiServer, resource: &Resource, bare: bool, entries: &[Ar
 fn stream(
     server: &ApiServer,
     resource: &Arc<Resource>,
-    bare: bool,
+    form: Form,
     entries: Vec<Arc<Entry>>,
     metadata: &Value,
 ) -> Response<Body> {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
     if size <= PIECE {
-        return response::json(200, encode(server, resource, bare, &entries, metadata));
+        return response::json(200, encode(server, resource, form, &entries, metadata));
     }
     let (server, resource) = (server.clone(), resource.clone());
-    let start = Some((writer(&resource, bare, metadata, PIECE), entries.into_iter()));
+    let start = Some((form.writer(&resource, metadata, PIECE), entries.into_iter()));
     let pieces = futures::stream::unfold(start, move |state| {
         let next = state.map(|(mut writer, mut entries)| {
             for entry in entries.by_ref() {
-                write(&mut writer, &server, &resource, bare, &entry);
+                form.write(&mut writer, &server, &resource, &entry);
                 if writer.len() >= PIECE {
                     return (writer.take(PIECE), Some((writer, entries)));
                 }
@@ -99,21 +106,26 @@ fn stream(
     answer
 }
 
-/// `bare` lists show the metadata of their objects and nothing else.
-fn writer(resource: &Resource, bare: bool, metadata: &Value, capacity: usize) -> ListWriter {
-    if bare {
-        return ListWriter::new("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, 0, capacity);
+impl Form {
+    fn writer(self, resource: &Resource, metadata: &Value, capacity: usize) -> ListWriter {
+        match self {
+            Form::Objects => {
+                // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
+                let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
+                ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, capacity)
+            }
+            Form::Metadata => ListWriter::new("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, 0, capacity),
+            Form::Table(rows) => ListWriter::table(&rows.columns(resource).into(), metadata, capacity),
+        }
     }
-    // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
-    let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
-    ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, capacity)
-}
 
-fn write(writer: &mut ListWriter, server: &ApiServer, resource: &Resource, bare: bool, entry: &Arc<Entry>) {
-    match bare {
-        // Metadata is the same in every version.
-        true => writer.item(&table::partial_bytes(&entry.value)),
-        false => writer.item(&server.registry.bytes_in(resource, entry)),
+    fn write(self, writer: &mut ListWriter, server: &ApiServer, resource: &Resource, entry: &Arc<Entry>) {
+        match self {
+            Form::Objects => writer.item(&server.registry.bytes_in(resource, entry)),
+            // Metadata is the same in every version.
+            Form::Metadata => writer.item(&table::partial_bytes(&entry.value)),
+            Form::Table(rows) => writer.item(&rows.encoded(resource, &server.registry.bytes_in(resource, entry))),
+        }
     }
 }
 

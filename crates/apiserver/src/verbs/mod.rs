@@ -34,12 +34,6 @@ pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -
     if !exchange.resource.allows(verb) || namespaced_without_namespace || misnamed {
         return Err(Status::method_not_allowed());
     }
-    if exchange.resource.namespaced == exchange.path.namespace.is_empty()
-        && !exchange.resource.namespaced
-        && exchange.resource.kind != "Namespace"
-    {
-        return Err(Status::no_such_resource());
-    }
     // What is only asked and never kept has no table.
     if exchange.wanted.shape == Shape::Table && !exchange.resource.allows("get") && !exchange.resource.allows("list") {
         exchange.wanted = Wanted::without_tables(&exchange.headers)?;
