@@ -18,6 +18,10 @@ impl Mutator<'_> {
         &list[self.index(list.len())]
     }
 
+    pub fn text_of(&self, list: &[&'static str]) -> &'static str {
+        list[self.index(list.len())]
+    }
+
     pub fn index(&self, length: usize) -> usize {
         usize::try_from(self.random.below(length.max(1) as u64)).unwrap_or(0)
     }

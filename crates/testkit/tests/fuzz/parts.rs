@@ -32,7 +32,7 @@ fn name_of(sample: &Sample) -> &str {
 }
 
 fn options(mutator: &Mutator<'_>) -> &'static str {
-    mutator.pick(&["", "", "?fieldValidation=Strict", "?fieldValidation=Ignore", "?dryRun=All", "?fieldManager=m"])
+    mutator.text_of(&["", "", "?fieldValidation=Strict", "?fieldValidation=Ignore", "?dryRun=All", "?fieldManager=m"])
 }
 
 /// Created, or put in the place of what is there.
@@ -243,7 +243,7 @@ fn encoded(text: &str) -> String {
 pub fn field_paths(source: &Source<'_>) -> Vec<Case> {
     let mutator = &source.mutator;
     if mutator.one_in(2) {
-        let mut step = || {
+        let step = || {
             const STEPS: &[&str] = &[
                 "f:metadata",
                 "f:labels",
@@ -258,7 +258,7 @@ pub fn field_paths(source: &Source<'_>) -> Vec<Case> {
                 "f:spec",
                 "f:containers",
             ];
-            if mutator.one_in(3) { mutator.text(mutator.pick(STEPS)) } else { (*mutator.pick(STEPS)).to_owned() }
+            if mutator.one_in(3) { mutator.text(mutator.text_of(STEPS)) } else { (*mutator.pick(STEPS)).to_owned() }
         };
         let mut fields = json!({});
         for _ in 0..mutator.random.below(5) {
@@ -291,7 +291,7 @@ pub fn field_paths(source: &Source<'_>) -> Vec<Case> {
         ".spec.free.x[0]",
         "$.spec",
     ];
-    let path = || if mutator.one_in(4) { (*mutator.pick(PATHS)).to_owned() } else { mutator.text(mutator.pick(PATHS)) };
+    let path = || if mutator.one_in(4) { (*mutator.pick(PATHS)).to_owned() } else { mutator.text(mutator.text_of(PATHS)) };
     let columns = json!([{"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns", "value": [
         {"name": "A", "type": mutator.pick(&["string", "integer", "date", "number", "boolean"]), "jsonPath": path()}]},
         {"op": "replace", "path": "/spec/versions/0/subresources/scale/specReplicasPath", "value": path()}]);
