@@ -2,7 +2,8 @@
 
 mod bench;
 mod conformance;
-mod containerd;
+mod containers;
+mod debian;
 mod etcd;
 mod go;
 mod kubectl;
