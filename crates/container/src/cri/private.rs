@@ -176,6 +176,8 @@ pub async fn import(socket: &Path, archive: &Path) -> Result<String, Error> {
         .args(["--namespace", "k8s.io", "images", "import"])
         .arg(archive)
         .stdin(Stdio::null())
+        // Nobody waits for it any more if the start is given up.
+        .kill_on_drop(true)
         .output()
         .await
         .map_err(|error| Error::Failed(format!("ctr, which comes with containerd, cannot be started: {error}")))?;

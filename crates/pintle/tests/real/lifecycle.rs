@@ -1,6 +1,6 @@
 //! How Pods begin, go on and end.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::node::{Real, can_run};
 
@@ -137,4 +137,32 @@ async fn a_pod_runs_as_its_runtime_class_says_and_an_unknown_handler_is_said() {
     cluster
         .until("get events", |events| events.contains("FailedCreatePodSandBox") && events.contains("no-such-handler"))
         .await;
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_is_told_and_the_other_containers_run() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Real::start(&[]).await;
+    let containers =
+        json!([{"name": "bad", "command": ["/no/such/program"]}, {"name": "good", "script": "sleep 1000"}]);
+    cluster.pod("half", json!({"terminationGracePeriodSeconds": 0, "containers": containers})).await;
+    let of = |pod: &Value, name: &str| -> Value {
+        let statuses = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
+        statuses.into_iter().find(|status| status["name"] == name).unwrap_or_default()
+    };
+    let backing_off = |pod: &Value| of(pod, "bad")["state"]["waiting"]["reason"] == "CrashLoopBackOff";
+    let pod = cluster.pod_until("half", "bad waits before it is started again", backing_off).await;
+    let end = &of(&pod, "bad")["lastState"]["terminated"];
+    assert_eq!((&end["reason"], &end["exitCode"]), (&json!("StartError"), &json!(128)), "{pod}");
+    assert_eq!(of(&pod, "good")["ready"], true, "{pod}");
+    assert_eq!(pod["status"]["phase"], "Running");
+    cluster
+        .pod("once", json!({"restartPolicy": "Never", "containers": [{"name": "c", "command": ["/no/such"]}]}))
+        .await;
+    let pod = cluster.phase("once", "Failed").await;
+    assert_eq!(of(&pod, "c")["state"]["terminated"]["reason"], "StartError", "{pod}");
+    let events = cluster.ok("get events").await;
+    assert!(events.contains("Failed") && events.contains("BackOff"), "{events}");
 }

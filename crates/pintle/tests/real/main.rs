@@ -25,6 +25,7 @@ mod pressure;
 mod registry;
 mod resize;
 mod statics;
+mod stops;
 mod streams;
 mod surroundings;
 mod terminal;

@@ -251,7 +251,8 @@ impl Drop for Real {
              for t in $($C tasks ls -q); do $C tasks rm $t; done; kill $(cat containerd.pid); \
              for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 $(cat containerd.pid) || break; sleep 0.2; done; \
              grep ' {1}' /proc/mounts | cut -d' ' -f2 | sort -r | while read m; do umount -l $m; done; \
-             ip link del $(sed -n 's/.*\"bridge\":\"\\([^\"]*\\)\".*/\\1/p' cni/10-pintle.conflist)",
+             B=$(sed -n 's/.*\"bridge\":\"\\([^\"]*\\)\".*/\\1/p' cni/10-pintle.conflist); ip link del $B; \
+             iptables -S | grep \"$B\" | sed 's/^-A/iptables -w 10 -D/' | sh",
             node.display(),
             self.place.path("data").display(),
         );
