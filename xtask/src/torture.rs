@@ -1,4 +1,4 @@
-//! `cargo xtask torture NAME [--count N] [--seed N]`: the long forms of tests that break things, on a release build.
+//! `cargo xtask torture NAME [--count N] [--seed N] [--part TEST]`: the long forms of tests that break things, on a release build.
 //!
 //! The short form of each runs with all other tests; the environment tells it to go on for longer.
 
@@ -59,6 +59,15 @@ const SUITES: &[Suite] = &[
         kubectl: false,
     },
     Suite {
+        name: "fuzz",
+        what: "case for each part of a request: json, yaml, protobuf, patches, selectors, field_paths, requests",
+        package: "pintle-testkit",
+        target: &["--test", "fuzz"],
+        filter: "",
+        count: ("PINTLE_FUZZ_CASES", 1_000_000),
+        kubectl: false,
+    },
+    Suite {
         name: "controllers",
         what: "seed for each built-in loop, whose faults it draws, after a crash at each of its writes",
         package: "pintle-testkit",
@@ -104,6 +113,15 @@ const SUITES: &[Suite] = &[
         kubectl: false,
     },
     Suite {
+        name: "hostile",
+        what: "percent of each attack by anonymous clients, beside a neighbour whose waits are measured",
+        package: "pintle",
+        target: &["--test", "hostile"],
+        filter: "",
+        count: ("PINTLE_HOSTILE_PERCENT", 100),
+        kubectl: true,
+    },
+    Suite {
         name: "kills",
         what: "kill -9 of a `pintle up` under load from eight clients",
         package: "pintle",
@@ -118,26 +136,30 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let Some((name, flags)) = arguments.split_first() else { bail!("which one?\n{}", help()) };
     let suites: Vec<&Suite> = SUITES.iter().filter(|suite| name == "all" || suite.name == name).collect();
     ensure!(!suites.is_empty(), "there is no suite {name:?}\n{}", help());
-    let (mut count, mut seed) = (None, None);
+    let (mut count, mut seed, mut part) = (None, None, None);
     for pair in flags.chunks(2) {
         match pair {
             [flag, value] if flag == "--count" => count = Some(value.parse().context("--count takes a number")?),
             [flag, value] if flag == "--seed" => seed = Some(value.parse().context("--seed takes a number")?),
-            _ => bail!("--count N and --seed N are all there is\n{}", help()),
+            [flag, value] if flag == "--part" => part = Some(value.as_str()),
+            _ => bail!("--count N, --seed N and --part NAME are all there is\n{}", help()),
         }
     }
     for suite in suites {
-        torture(suite, count, seed).with_context(|| suite.name.to_owned())?;
+        torture(suite, count, seed, part).with_context(|| suite.name.to_owned())?;
     }
     Ok(())
 }
 
-fn torture(suite: &Suite, count: Option<u64>, seed: Option<u64>) -> Result<()> {
+fn torture(suite: &Suite, count: Option<u64>, seed: Option<u64>, part: Option<&str>) -> Result<()> {
     let (variable, default) = suite.count;
     let count = count.unwrap_or(default);
     println!("xtask: {}: {count} × {}", suite.name, suite.what);
     let mut command = Command::new("cargo");
-    command.args(["test", "--release", "--package", suite.package]).args(suite.target).arg(suite.filter);
+    command
+        .args(["test", "--release", "--package", suite.package])
+        .args(suite.target)
+        .arg(part.unwrap_or(suite.filter));
     command
         .args(["--", "--nocapture", "--include-ignored"])
         .env(variable, count.to_string())
@@ -156,7 +178,7 @@ fn torture(suite: &Suite, count: Option<u64>, seed: Option<u64>) -> Result<()> {
 fn help() -> String {
     let lines = SUITES.iter().map(|s| format!("  {:<10} {} × {}\n", s.name, s.count.1, s.what));
     format!(
-        "cargo xtask torture NAME [--count N] [--seed N]\n\n{}  {:<10} each in turn\n",
+        "cargo xtask torture NAME [--count N] [--seed N] [--part TEST]\n\n{}  {:<10} each in turn\n",
         lines.collect::<String>(),
         "all"
     )

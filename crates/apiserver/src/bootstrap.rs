@@ -6,9 +6,9 @@ use crate::authz::bootstrap as roles;
 use crate::catalogue::Resource;
 use crate::codec;
 use crate::registry::{Change, Origin, Write};
-use crate::resources::core::service::KUBERNETES_ADDRESS;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use pintle_meta::network::KUBERNETES_ADDRESS;
 use pintle_meta::{Status, object};
 use pintle_store::{CommitError, Expect, Op, Txn};
 use serde_json::{Value, json};
@@ -118,7 +118,7 @@ async fn add(server: &ApiServer, txn: &mut Txn, mut value: Value) -> Result<(), 
     let origin = Origin::own("create");
     let write =
         Write { resource, namespace: "", subresource: "", user: &user, manager: "apiserver", dry_run: false, origin };
-    resource.default(&mut value);
+    resource.default(&mut value)?;
     registry.dress_new(&write, &mut value);
     txn.checks.push((key.clone(), Expect::Absent));
     txn.ops.push(Op::Put { key: key.clone(), value: codec::encode(&value), expires_at: None });

@@ -28,6 +28,10 @@ pub struct Resource {
     /// The version in which objects are kept; another one is converted on the way in and out.
     pub stored_api_version: String,
     pub custom: bool,
+    /// When its definition was last written: objects from before may lack its defaults.
+    defined_at: u64,
+    /// The schema of a custom kind has defaults.
+    defaults: bool,
     type_name: String,
     schema: OnceLock<Schema>,
 }
@@ -50,12 +54,25 @@ impl Resource {
         self.schema.get_or_init(|| Schema::builtin(&self.type_name).unwrap_or_else(Schema::untyped))
     }
 
+    /// An object that was written at this revision may lack what its definition fills in today.
+    pub fn may_lack_defaults(&self, written_at: u64) -> bool {
+        self.defaults && written_at < self.defined_at
+    }
+
+    /// The stored bytes are what clients of this version read.
+    pub fn reads_as_stored(&self, written_at: u64) -> bool {
+        self.api_version() == self.stored_api_version && !self.may_lack_defaults(written_at)
+    }
+
     /// Fills in what was left out: what the types say, then what the kind says.
-    pub fn default(&self, object: &mut serde_json::Value) {
+    pub fn default(&self, object: &mut serde_json::Value) -> Result<(), pintle_meta::Status> {
         if !self.custom {
             resources::defaults::fill(self.schema(), object);
+            self.strategy.default(object);
+            return Ok(());
         }
-        self.strategy.default(object);
+        let filled = pintle_schema::default::default(self.schema(), object);
+        filled.map_err(|error| pintle_meta::Status::too_large(error.to_string()))
     }
 
     /// What is wrong with an object, by its types and by its kind.
@@ -110,6 +127,7 @@ impl Resource {
         subresources: Vec<Subresource>,
         schema: Schema,
         strategy: Arc<dyn Strategy>,
+        defined_at: u64,
     ) -> Self {
         Resource {
             prefix: format!("/registry/{group}/{}/", names.plural),
@@ -127,6 +145,8 @@ impl Resource {
             subresources,
             strategy,
             custom: true,
+            defined_at,
+            defaults: schema.has_defaults(),
             type_name: String::new(),
             schema: OnceLock::from(schema),
         }
@@ -263,6 +283,8 @@ fn builtin_resource(row: &str) -> Option<Resource> {
         prefix: format!("/registry/{stored_name}/"),
         stored_api_version,
         custom: false,
+        defined_at: 0,
+        defaults: false,
         type_name: type_name(group, version, kind),
         schema: OnceLock::new(),
     })

@@ -5,16 +5,18 @@
 //! ```
 
 use crate::ApiServer;
+use crate::authn::impersonate::impersonate;
 use crate::authn::{self, User};
 use crate::authz::Attributes;
 use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::fence::Fence;
-use crate::request::{Query, Request, Target};
+use crate::request::{Query, Request, ResourcePath, Target};
 use crate::response::{self, Wanted};
 use crate::{serve, verbs};
+use bytes::Bytes;
 use futures::FutureExt;
-use http::{HeaderMap, Method, Response};
+use http::{Method, Response};
 use pintle_meta::Status;
 use pintle_meta::labels::FieldSelector;
 use std::panic::AssertUnwindSafe;
@@ -27,17 +29,19 @@ impl ApiServer {
         let head = request.method == Method::HEAD;
         let query = Query::parse(request.uri.query().unwrap_or_default());
         let target = Target::parse(&request.method, request.uri.path(), &query);
-        let (verb, resource) = (target.verb, target.resource.as_ref().map(|r| r.resource.clone()).unwrap_or_default());
+        let (verb, path) = (target.verb, target.resource.clone());
         let answer = AssertUnwindSafe(self.filter(request, target, query)).catch_unwind().await;
         let mut response = match answer {
             Ok(Ok(response)) => response,
             Ok(Err(status)) => response::failure(&status),
             Err(_) => {
-                tracing::error!(verb, resource, "a request panicked; this is a bug, please report it");
+                tracing::error!(verb, ?path, "a request panicked; this is a bug, please report it");
                 response::failure(&Status::internal("the server has a bug that this request met; see its log"))
             }
         };
-        self.metrics.request(verb, &resource, response.status().as_u16(), started.elapsed());
+        // A path that somebody made up must not become a label.
+        let known = path.filter(|path| self.serves(path)).map(|path| path.resource).unwrap_or_default();
+        self.metrics.request(verb, &known, response.status().as_u16(), started.elapsed());
         if head {
             *response.body_mut() = Body::empty();
         }
@@ -46,6 +50,9 @@ impl ApiServer {
 
     async fn filter(&self, request: Request, target: Target, query: Query) -> Result<Response<Body>, Status> {
         let user = self.admit(&request, &target).await?;
+        if let Some(connection) = request.connection.as_ref().filter(|_| user.name != authn::ANONYMOUS) {
+            connection.is_known();
+        }
         self.custom.follow(&self.registry).await;
         let wanted = Wanted::from(&request.headers);
         let Some(path) = target.resource else {
@@ -66,6 +73,13 @@ impl ApiServer {
                 Ok(response::text(404, "404 page not found\n"))
             };
         };
+        // Access was decided in the namespace of the path: what is outside of every namespace is not served through one,
+        // nor is any of its subresources.
+        if path.in_namespace && !resource.namespaced {
+            return Err(Status::no_such_resource());
+        }
+        // Only now: nobody makes the server hold bodies by asking for what they may not.
+        let body = if has_body(target.verb) { request.body.read().await? } else { Bytes::new() };
         let fence = Fence::check(self, &user, target.verb, &request.headers).await?;
         let mut exchange = Exchange {
             verb: target.verb,
@@ -73,7 +87,7 @@ impl ApiServer {
             path,
             query,
             headers: request.headers,
-            body: request.body,
+            body,
             user,
             fence,
             wanted: wanted?,
@@ -88,42 +102,24 @@ impl ApiServer {
         Ok(response)
     }
 
+    fn serves(&self, path: &ResourcePath) -> bool {
+        serve::usage::is_served(self, path)
+            || self.registry.catalogue.load().get(&path.group, &path.version, &path.resource).is_some()
+    }
+
     /// Who asks, and whether they may. What is served beside this server stands behind the same door.
     pub async fn admit(&self, request: &Request, target: &Target) -> Result<User, Status> {
         let user = authn::authenticate(&self.tokens, &request.peer, &request.headers).await?;
-        let user = self.impersonate(user, &request.headers).await?;
+        let user = impersonate(&self.authorizer, user, &request.headers).await?;
         let fields = FieldSelector::parse(&target.fields).unwrap_or_default();
         self.authorizer.authorize(&user, &attributes(target, &fields)).await?;
         Ok(user)
     }
+}
 
-    /// Acting as somebody else, for those who may.
-    async fn impersonate(&self, user: User, headers: &HeaderMap) -> Result<User, Status> {
-        let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
-        let Some(name) = text("impersonate-user") else {
-            let unnamed = headers.contains_key("impersonate-group") || headers.contains_key("impersonate-uid");
-            return if unnamed {
-                Err(Status::bad_request("requested groups or a UID without impersonating a user"))
-            } else {
-                Ok(user)
-            };
-        };
-        let may = |resource: &'static str, name: String| {
-            let user = &user;
-            async move {
-                let attributes = Attributes { verb: "impersonate", resource, name: &name, ..Attributes::default() };
-                self.authorizer.authorize(user, &attributes).await
-            }
-        };
-        may("users", name.to_owned()).await?;
-        let mut groups: Vec<&str> = Vec::new();
-        for group in headers.get_all("impersonate-group") {
-            let group = group.to_str().map_err(|_| Status::bad_request("Impersonate-Group is not text"))?;
-            may("groups", group.to_owned()).await?;
-            groups.push(group);
-        }
-        Ok(if name == "system:anonymous" { User::anonymous() } else { User::new(name, &groups) })
-    }
+/// Reads take no body; what a client sends with one stays unread.
+fn has_body(verb: &str) -> bool {
+    !matches!(verb, "get" | "list" | "watch" | "")
 }
 
 fn attributes<'a>(target: &'a Target, fields: &'a FieldSelector) -> Attributes<'a> {

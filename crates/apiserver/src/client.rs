@@ -39,9 +39,7 @@ impl Service<http::Request<kube::client::Body>> for InProcess {
             let (head, body) = request.into_parts();
             // A body that breaks off is an incomplete object, which the decoder refuses.
             let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
-            let request =
-                Request { method: head.method, uri: head.uri, headers: head.headers, body, peer, upgrade: None };
-            Ok(server.handle(request).await)
+            Ok(server.handle(Request::new(head, body, peer)).await)
         })
     }
 }

@@ -11,7 +11,7 @@
 //! A list of a built-in kind shows its items without `kind` and `apiVersion`: it cuts the head off.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use pintle_meta::object;
+use pintle_meta::{Status, object};
 use pintle_store::Splice;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -60,19 +60,51 @@ fn write_member(out: &mut Vec<u8>, key: &str, value: &Value) {
     let _ = serde_json::to_writer(&mut *out, value);
 }
 
-/// What stood in the store, as a value. Only our own encoding is ever read here.
+/// What stood in the store, as a value. Only our own encoding is ever read here. Of an object that does not read, its kind
+/// and metadata are what readers see; writes use [`decode_whole`].
 pub fn decode(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).unwrap_or_else(|error| {
-        tracing::error!(%error, "an object in the store is not JSON; its checksum was right");
-        Value::Null
+    decode_whole(bytes).unwrap_or_else(|_| {
+        let mut known = Map::new();
+        for key in ["kind", "apiVersion"] {
+            if let Some(text) = member(bytes, key).and_then(|raw| serde_json::from_str(raw).ok()) {
+                known.insert(key.to_owned(), text);
+            }
+        }
+        if let Some(metadata) = metadata(bytes).and_then(|raw| serde_json::from_str(raw).ok()) {
+            known.insert("metadata".to_owned(), metadata);
+        }
+        Value::Object(known)
     })
+}
+
+/// The same for a write: what cannot be read whole is neither changed nor deleted.
+pub fn decode_whole(bytes: &[u8]) -> Result<Value, Status> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        tracing::error!(%error, "an object in the store does not read; its checksum was right");
+        Status::internal(format!("the stored object cannot be decoded: {error}"))
+    })
+}
+
+/// One more guard behind those of the request: an object that would not read back is not stored.
+pub fn check_nesting(object: &Value) -> Result<(), Status> {
+    if object::nests_deeper_than(object, object::MAX_STORED_NESTING) {
+        return Err(Status::bad_request(format!(
+            "the object nests deeper than {} levels with its defaults and managed fields",
+            object::MAX_STORED_NESTING
+        )));
+    }
+    Ok(())
 }
 
 /// The metadata of what stood in the store, as it stands there. It follows the head, in which nothing can be taken for its
 /// name: neither kinds nor versions have quotes.
 pub fn metadata(bytes: &[u8]) -> Option<&str> {
-    const NAME: &[u8] = b"\"metadata\":";
-    let start = bytes.windows(NAME.len()).position(|part| part == NAME)? + NAME.len();
+    member(bytes, "metadata")
+}
+
+fn member<'a>(bytes: &'a [u8], name: &str) -> Option<&'a str> {
+    let name = format!("\"{name}\":");
+    let start = bytes.windows(name.len()).position(|part| part == name.as_bytes())? + name.len();
     let mut values = serde_json::Deserializer::from_slice(bytes.get(start..)?).into_iter::<&RawValue>();
     values.next()?.ok().map(RawValue::get)
 }
@@ -87,12 +119,26 @@ pub struct ListWriter {
 impl ListWriter {
     /// `cut` bytes of each item's head are left off.
     pub fn new(kind: &str, api_version: &str, metadata: &Value, cut: usize, capacity: usize) -> Self {
+        let mut out = Self::begin(kind, api_version, metadata, capacity);
+        out.put_slice(b",\"items\":[");
+        ListWriter { out, cut, first: true }
+    }
+
+    /// A table, whose items are its rows.
+    pub fn table(columns: &Value, metadata: &Value, capacity: usize) -> Self {
+        let mut out = Self::begin("Table", "meta.k8s.io/v1", metadata, capacity);
+        out.put_slice(b",\"columnDefinitions\":");
+        out.put_slice(columns.to_string().as_bytes());
+        out.put_slice(b",\"rows\":[");
+        ListWriter { out, cut: 0, first: true }
+    }
+
+    fn begin(kind: &str, api_version: &str, metadata: &Value, capacity: usize) -> BytesMut {
         let mut out = BytesMut::with_capacity(capacity + 256);
         out.put_slice(head(kind, api_version).as_bytes());
         out.put_slice(b"\"metadata\":");
         out.put_slice(metadata.to_string().as_bytes());
-        out.put_slice(b",\"items\":[");
-        ListWriter { out, cut, first: true }
+        out
     }
 
     pub fn item(&mut self, encoded: &[u8]) {
@@ -147,5 +193,18 @@ mod tests {
         let cut = metadata(&bytes).map(|metadata| decode(metadata.as_bytes()));
         assert_eq!(cut.as_ref(), expected.get("metadata"));
         assert_eq!(metadata(b"{\"kind\":\"Pod\"}"), None);
+    }
+
+    #[test]
+    fn an_object_that_does_not_read_keeps_its_finalizers() {
+        let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+        let stored =
+            json!({"kind": "A", "apiVersion": "b/v1", "metadata": {"name": "x", "finalizers": ["c/d"]}, "spec": deep});
+        let splice = encode(&stored);
+        let (bytes, _) = splice.parts();
+        let seen = decode(bytes);
+        assert_eq!((seen["kind"].as_str(), seen["metadata"]["finalizers"][0].as_str()), (Some("A"), Some("c/d")));
+        assert_eq!(decode_whole(bytes).unwrap_err().code, 500);
+        assert_eq!(check_nesting(&stored).unwrap_err().code, 400);
     }
 }

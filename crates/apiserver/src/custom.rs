@@ -43,7 +43,7 @@ async fn rebuild(registry: &Registry) {
     for entry in &page.entries {
         let definition = codec::decode(&entry.value);
         if lifecycle::names_are_free(registry, &definition) {
-            resources.extend(served(&definition).into_iter().map(Arc::new));
+            resources.extend(served(&definition, entry.mod_revision).into_iter().map(Arc::new));
         }
     }
     let catalogue = registry.catalogue.load().with_custom(resources);
@@ -51,14 +51,15 @@ async fn rebuild(registry: &Registry) {
 }
 
 /// The resources that a definition serves, one a version.
-fn served(definition: &Value) -> Vec<Resource> {
+fn served(definition: &Value, defined_at: u64) -> Vec<Resource> {
     let versions = object::list(definition, &["spec", "versions"]);
     let storage =
         versions.iter().find(|v| object::flag(v, &["storage"])).map(|v| object::text(v, &["name"])).unwrap_or_default();
-    versions.iter().filter(|v| object::flag(v, &["served"])).filter_map(|v| resource(definition, v, storage)).collect()
+    let served = versions.iter().filter(|v| object::flag(v, &["served"]));
+    served.filter_map(|v| resource(definition, v, storage, defined_at)).collect()
 }
 
-fn resource(definition: &Value, version: &Value, storage: &str) -> Option<Resource> {
+fn resource(definition: &Value, version: &Value, storage: &str, defined_at: u64) -> Option<Resource> {
     let text = |path: &[&str]| object::text(definition, path);
     let words =
         |path: &[&str]| object::list(definition, path).iter().filter_map(|w| w.as_str().map(str::to_owned)).collect();
@@ -91,6 +92,7 @@ fn resource(definition: &Value, version: &Value, storage: &str) -> Option<Resour
         subresources,
         schema.clone(),
         Arc::new(CustomKind::new(version, schema)),
+        defined_at,
     ))
 }
 

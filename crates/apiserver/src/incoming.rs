@@ -1,11 +1,12 @@
 //! A body on its way in: read, recognised, checked against its schema, completed, and turned into the stored version.
 
-use crate::body::{self, Parsed};
 use crate::catalogue::Resource;
+use crate::parse::{self, Duplicates, Parsed};
 use crate::request::Query;
 use http::HeaderMap;
 use pintle_meta::{Status, object};
 use pintle_schema::protobuf;
+use pintle_schema::strict::Findings;
 use serde_json::Value;
 
 /// What to do about fields that the schema does not know.
@@ -42,7 +43,7 @@ const MEDIA_CUSTOM: &str = "application/json, application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// A protobuf body as the JSON it stands for.
-fn parse_protobuf(bytes: &[u8]) -> Result<Parsed, String> {
+fn parse_protobuf(bytes: &[u8]) -> Result<Parsed<'static>, String> {
     let envelope = protobuf::open(bytes).map_err(|e| e.to_string())?;
     let (group, version) = pintle_meta::names::split_api_version(&envelope.api_version);
     let type_name = match envelope.kind.as_str() {
@@ -54,7 +55,11 @@ fn parse_protobuf(bytes: &[u8]) -> Result<Parsed, String> {
     let map = object::as_map(&mut value);
     map.insert("apiVersion".into(), envelope.api_version.into());
     map.insert("kind".into(), envelope.kind.into());
-    Ok(Parsed { value, duplicates: Vec::new() })
+    // JSON inside protobuf is read on its own.
+    if object::nests_deeper_than(&value, object::MAX_STORED_NESTING) {
+        return Err(parse::TOO_DEEP.to_owned());
+    }
+    Ok(Parsed::sound(value))
 }
 
 pub fn media_type(headers: &HeaderMap) -> String {
@@ -63,7 +68,7 @@ pub fn media_type(headers: &HeaderMap) -> String {
 }
 
 /// Reads the body by its media type. `kind` is what the path expects, for the errors.
-pub fn read(headers: &HeaderMap, bytes: &[u8], kind: &str, custom: bool) -> Result<Parsed, Status> {
+pub fn read<'a>(headers: &HeaderMap, bytes: &'a [u8], kind: &str, custom: bool) -> Result<Parsed<'a>, Status> {
     let media = media_type(headers);
     let unrecognized = |why: String, shown: String| {
         Status::bad_request(format!(
@@ -71,8 +76,8 @@ pub fn read(headers: &HeaderMap, bytes: &[u8], kind: &str, custom: bool) -> Resu
         ))
     };
     let parsed = match media.as_str() {
-        "application/json" | "" => body::parse_json(bytes).map_err(|e| unrecognized(go_words(&e), dump(bytes)))?,
-        "application/yaml" => body::parse_yaml(bytes).map_err(|e| unrecognized(e, dump(bytes)))?,
+        "application/json" | "" => parse::json(bytes).map_err(|e| unrecognized(go_words(&e), dump(bytes)))?,
+        "application/yaml" => parse::yaml(bytes).map_err(|e| unrecognized(e, dump(bytes)))?,
         PROTOBUF if !custom => parse_protobuf(bytes).map_err(|why| {
             Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
         })?,
@@ -110,7 +115,12 @@ fn go_words(error: &serde_json::Error) -> String {
         return "unexpected end of JSON input".into();
     }
     let text = error.to_string();
-    if text.contains("recursion limit") { "invalid character '[' exceeded max depth".into() } else { text }
+    let limit = object::MAX_NESTING;
+    if text.contains("recursion limit") || text.contains(parse::TOO_DEEP) {
+        format!("{} of {limit}", parse::TOO_DEEP)
+    } else {
+        text
+    }
 }
 
 /// The start of a body: as text if it is short, else in hex.
@@ -128,45 +138,93 @@ fn dump(bytes: &[u8]) -> String {
 /// Brings a parsed value to the form in which `resource` is handled, and says what was odd about it.
 pub fn accept(
     resource: &Resource,
-    parsed: Parsed,
+    parsed: Parsed<'_>,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
-    let Parsed { mut value, duplicates } = parsed;
+    let Parsed { mut value, duplicates, text } = parsed;
     check_kind(resource, &mut value)?;
-    let mut doubts: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
+    check_nesting(&value)?;
     let (kind, version) = (resource.kind.as_str(), resource.version.as_str());
-    if resource.custom {
-        doubts.extend(pintle_schema::prune::prune(resource.schema(), &mut value));
+    let doubts = if resource.custom {
+        let unknown = pintle_schema::prune::prune(resource.schema(), &mut value);
         drop_nulls_of_metadata(&mut value);
+        Doubts::of(duplicates, unknown)
     } else {
         let decoded = pintle_schema::decode::decode(resource.schema(), value).map_err(|error| {
             Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}"))
         })?;
         value = decoded.value;
-        doubts.extend(decoded.unknown);
-    }
-    resource.default(&mut value);
+        Doubts::of_typed(duplicates, decoded.unknown, text)
+    };
+    resource.default(&mut value)?;
     remark(resource, doubts, validation, warnings)?;
     Ok(value)
+}
+
+/// What was odd about a body, in the words of a warning and in those of a refusal.
+pub struct Doubts {
+    pub warnings: Vec<String>,
+    pub errors: Vec<String>,
+}
+
+impl Doubts {
+    fn of(duplicates: Duplicates, unknown: Vec<String>) -> Self {
+        let (mut warnings, mut errors) = (duplicates.messages(), duplicates.errors());
+        warnings.extend(unknown.iter().cloned());
+        errors.extend(unknown);
+        Doubts { warnings, errors }
+    }
+
+    /// Fields of a typed JSON object are reported in the order in which they were sent.
+    pub fn of_typed(duplicates: Duplicates, unknown: Findings, text: Option<&[u8]>) -> Self {
+        match (duplicates, text) {
+            (Duplicates::Fields(fields), Some(text)) if !(fields.is_empty() && unknown.is_empty()) => {
+                let all = fields.into_vec().into_iter().chain(unknown.into_vec()).collect();
+                let messages: Vec<String> =
+                    parse::in_document_order(text, all).iter().map(ToString::to_string).collect();
+                Doubts { warnings: messages.clone(), errors: messages }
+            }
+            (duplicates, _) => Doubts::of(duplicates, unknown.messages()),
+        }
+    }
+}
+
+/// One limit for every notation and for what patches make: what is stored reads back, also inside a list or an event.
+/// Managed fields repeat the nesting of the object, below themselves.
+fn check_nesting(value: &Value) -> Result<(), Status> {
+    let limit = object::MAX_NESTING;
+    let too_deep = |(key, below): (&String, &Value)| match (key.as_str(), below) {
+        ("metadata", Value::Object(metadata)) => {
+            metadata.iter().any(|(key, below)| key != "managedFields" && object::nests_deeper_than(below, limit - 2))
+        }
+        _ => object::nests_deeper_than(below, limit - 1),
+    };
+    if value.as_object().into_iter().flatten().any(too_deep) {
+        return Err(Status::bad_request(format!(
+            "the object {} of {limit}: its fields nest too deep",
+            parse::TOO_DEEP
+        )));
+    }
+    Ok(())
 }
 
 /// Says what was odd about a body, or refuses it for that.
 fn remark(
     resource: &Resource,
-    doubts: Vec<String>,
+    doubts: Doubts,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     match validation {
-        _ if doubts.is_empty() => Ok(()),
+        _ if doubts.errors.is_empty() => Ok(()),
         FieldValidation::Ignore => Ok(()),
         FieldValidation::Warn => {
-            warnings.extend(doubts);
+            warnings.extend(doubts.warnings);
             Ok(())
         }
         FieldValidation::Strict => {
-            let (kind, version, all) = (&resource.kind, &resource.version, doubts.join(", "));
+            let (kind, version, all) = (&resource.kind, &resource.version, doubts.errors.join(", "));
             Err(Status::bad_request(if resource.custom {
                 format!("strict decoding error: {all}")
             } else {
@@ -180,21 +238,29 @@ fn remark(
 /// fields are checked where it is merged.
 pub fn accept_partial(
     resource: &Resource,
-    parsed: Parsed,
+    parsed: Parsed<'_>,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
-    let Parsed { mut value, duplicates } = parsed;
+    let Parsed { mut value, duplicates, .. } = parsed;
     check_kind(resource, &mut value)?;
-    let doubts: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
-    remark(resource, doubts, validation, warnings)?;
+    let doubts = Doubts::of(duplicates, Vec::new());
+    match validation {
+        FieldValidation::Strict if !doubts.errors.is_empty() => {
+            let all = doubts.errors.join(", ");
+            return Err(Status::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: {all}"
+            )));
+        }
+        FieldValidation::Warn => warnings.extend(doubts.warnings),
+        _ => {}
+    }
     Ok(value)
 }
 
 /// Completes a merged object as if it had come in whole.
 pub fn complete(resource: &Resource, value: Value) -> Result<Value, Status> {
-    let parsed = Parsed { value, duplicates: Vec::new() };
-    accept(resource, parsed, FieldValidation::Ignore, &mut Vec::new())
+    accept(resource, Parsed::sound(value), FieldValidation::Ignore, &mut Vec::new())
 }
 
 /// A body may leave out its kind and version; if it names them they must be the path's.

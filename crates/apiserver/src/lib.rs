@@ -6,7 +6,7 @@
 //!
 //! - [`listener`]: TLS connections, HTTP/1.1 and HTTP/2; [`client`]: callers in this process, without a socket
 //! - [`chain`]: the order of all filters
-//! - [`request`], [`body`]: what is asked
+//! - [`request`], [`body`]: what is asked; [`parse`]: JSON and YAML texts as values
 //! - [`authn`], [`authz`]: who asks, and whether they may
 //! - [`exchange`], [`verbs`], [`subresources`]: one file a verb
 //! - [`nodes`]: the way to the nodes, for what they answer
@@ -14,7 +14,7 @@
 //! - [`admission`]: what the cluster has to say about it
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
 //! - [`causes`]: why each write of late happened
-//! - [`strategy`], [`resources`]: what is special about a kind
+//! - [`strategy`], [`resources`]: what is special about a kind; [`no_effect`]: what is stored and has no effect yet
 //! - [`catalogue`], [`custom`]: what is served, built-in and custom
 //! - [`codec`]: objects as bytes; [`response`], [`table`], [`jsonpath`]: answers as clients like them
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
@@ -39,7 +39,9 @@ pub mod incoming;
 pub mod jsonpath;
 pub mod listener;
 pub mod manifest;
+pub mod no_effect;
 pub mod nodes;
+pub mod parse;
 pub mod pki;
 pub mod registry;
 pub mod request;
@@ -54,6 +56,7 @@ pub mod verbs;
 use admission::Admission;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use authn::Tokens;
+use authn::keys::{KeyError, SigningKey};
 use authz::Authorizer;
 use catalogue::Catalogue;
 use causes::Causes;
@@ -125,9 +128,10 @@ impl ApiServer {
     /// A server whose store has what a new cluster starts with.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { store, clock, random, token_key, pace } = parts;
+        let signing_key = SigningKey::new(&token_key.private_pem, &token_key.public_pem)?;
         let authorizer = Arc::new(Authorizer::new(store.clone()));
         let server = ApiServer(Arc::new(Inner {
-            tokens: Tokens::new(store.clone(), clock.clone(), &token_key.private_pem, &token_key.public_pem)?,
+            tokens: Tokens::new(store.clone(), clock.clone(), signing_key),
             authorizer: authorizer.clone(),
             custom: CustomResources::new(store.clone()),
             registry: Registry {
@@ -137,6 +141,7 @@ impl ApiServer {
                 catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
                 admission: Admission { authorizer },
                 causes: Causes::default(),
+                own_loops: std::sync::atomic::AtomicBool::new(true),
             },
             metrics: serve::metrics::Metrics::default(),
             pace,
@@ -209,7 +214,7 @@ impl ApiServer {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
-    Key(#[from] authn::token::KeyError),
+    Key(#[from] KeyError),
     #[error("the first objects of the cluster cannot be written: {0}")]
     Bootstrap(String),
 }

@@ -1,8 +1,8 @@
 //! A Pod from a file, read, completed and checked as one that comes over the wire.
 
-use crate::body;
 use crate::catalogue::Catalogue;
 use crate::incoming::{self, FieldValidation};
+use crate::parse;
 use pintle_meta::{Status, object};
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 pub fn pod(text: &str) -> Result<Value, String> {
     let catalogue = Catalogue::builtin();
     let resource = catalogue.get("", "v1", "pods").ok_or("Pods are not served")?;
-    let parsed = body::parse_yaml(text.as_bytes())?;
+    let parsed = parse::yaml(text.as_bytes())?;
     if !parsed.value.is_object() {
         return Err("it is not an object".to_owned());
     }

@@ -10,6 +10,7 @@ pub use changing::Changing;
 pub use request::{Terms, public_key_hash};
 
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use pintle_meta::network::KUBERNETES_ADDRESS;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType, date_time_ymd,
@@ -18,14 +19,17 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 const AUTHORITY_YEARS: i16 = 10;
+/// The user as which the server asks nodes.
+pub const NODE_CLIENT: &str = "kube-apiserver-kubelet-client";
 const CLIENT_YEARS: i16 = 1;
 
 /// The authority and the key that signs tokens.
@@ -33,7 +37,13 @@ pub struct Pki {
     pub ca_pem: String,
     ca_key_pem: String,
     pub token_key: TokenKey,
+    /// Names and addresses of the API server's own certificate, which nobody else gets one for.
+    own: Mutex<BTreeSet<String>>,
 }
+
+/// The API server's names inside the cluster, and on its own machine.
+const SERVER_NAMES: [&str; 5] =
+    ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
 
 /// The two halves of a key as PEM.
 #[derive(Clone)]
@@ -86,23 +96,20 @@ impl Pki {
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         let ca = params.self_signed(&key)?;
-        Ok(Pki { ca_pem: ca.pem(), ca_key_pem: key.serialize_pem(), token_key: TokenKey::generate()? })
+        Ok(Pki::of(&ca.pem(), &key.serialize_pem(), TokenKey::generate()?))
     }
 
     /// One that somebody else has made.
     pub fn of(ca_pem: &str, ca_key_pem: &str, token_key: TokenKey) -> Self {
-        Pki { ca_pem: ca_pem.to_owned(), ca_key_pem: ca_key_pem.to_owned(), token_key }
+        let own = SERVER_NAMES.map(str::to_owned).into_iter().chain([KUBERNETES_ADDRESS.to_string()]).collect();
+        Pki { ca_pem: ca_pem.to_owned(), ca_key_pem: ca_key_pem.to_owned(), token_key, own: Mutex::new(own) }
     }
 
     /// The authority kept in a directory, made there if it is new.
     pub fn open(directory: &Path, now: Timestamp) -> Result<Self, PkiError> {
         let (ca, key, token) = (directory.join("ca.crt"), directory.join("ca.key"), directory.join("sa.key"));
         if ca.exists() || key.exists() || token.exists() {
-            return Ok(Pki {
-                ca_pem: read(&ca)?,
-                ca_key_pem: read(&key)?,
-                token_key: TokenKey::from_private(read(&token)?)?,
-            });
+            return Ok(Pki::of(&read(&ca)?, &read(&key)?, TokenKey::from_private(read(&token)?)?));
         }
         let pki = Pki::generate(now)?;
         fs::create_dir_all(directory).map_err(|source| PkiError::File { path: directory.into(), source })?;
@@ -154,14 +161,9 @@ impl Pki {
         extra: &[String],
         now: Timestamp,
     ) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        let names = [
-            "localhost",
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-            "kubernetes.default.svc.cluster.local",
-        ];
-        let names: Vec<&str> = names.into_iter().chain(extra.iter().map(String::as_str)).collect();
+        let names: Vec<&str> = SERVER_NAMES.into_iter().chain(extra.iter().map(String::as_str)).collect();
+        let own = extra.iter().map(|name| name.to_ascii_lowercase()).chain(addresses.iter().map(IpAddr::to_string));
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
         self.tls(&self.server("pintle-apiserver", addresses, &names, now)?, &[b"h2", b"http/1.1"])
     }
 
@@ -175,9 +177,9 @@ impl Pki {
         self.tls(&self.server(&format!("system:node:{name}"), addresses, &[name], now)?, &[b"http/1.1"])
     }
 
-    /// What the server shows to nodes when it asks them.
+    /// What the server shows to nodes when it asks them: a user whose only role is `system:kubelet-api-admin`.
     pub fn node_client(&self, now: Timestamp) -> Result<Identity, PkiError> {
-        self.client("kube-apiserver-kubelet-client", crate::authn::MASTERS, now)
+        self.client(NODE_CLIENT, "pintle:apiservers", now)
     }
 
     fn tls(&self, identity: &Identity, protocols: &[&[u8]]) -> Result<Arc<rustls::ServerConfig>, PkiError> {

@@ -18,6 +18,7 @@ use crate::catalogue::{Catalogue, Resource};
 use crate::causes::Causes;
 use crate::codec;
 use crate::fence::Fence;
+use crate::no_effect;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderValue;
@@ -28,6 +29,7 @@ use pintle_schema::apply::{Manager, Operation};
 use pintle_store::{CommitError, Committed, Durability, Entry, ReadError, Store, Txn};
 use serde_json::Value;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub struct Registry {
     pub store: Arc<dyn Store>,
@@ -37,6 +39,8 @@ pub struct Registry {
     pub admission: Admission,
     /// Why each write of late happened.
     pub causes: Causes,
+    /// The loops of this program run. Where others do, this server does not know what is acted on.
+    pub own_loops: AtomicBool,
 }
 
 /// The circumstances of a write.
@@ -199,7 +203,7 @@ impl Registry {
 
     /// The bytes of an entry in the version that was asked for: as they are, unless versions differ.
     pub fn bytes_in(&self, resource: &Resource, entry: &Entry) -> Bytes {
-        if resource.api_version() == resource.stored_api_version {
+        if resource.reads_as_stored(entry.mod_revision) {
             return entry.value.clone();
         }
         shown(&self.value_in(resource, codec::decode(&entry.value)))
@@ -210,6 +214,10 @@ impl Registry {
         if resource.api_version() != resource.stored_api_version {
             resource.strategy.read_stored(&mut value);
             value["apiVersion"] = resource.api_version().into();
+        }
+        if resource.custom {
+            // An object that would become too large is shown without the rest of its defaults.
+            let _ = pintle_schema::default::default(resource.schema(), &mut value);
         }
         value
     }
@@ -241,6 +249,14 @@ impl Registry {
             self.causes.note(write, before, after, committed.revision, self.clock.now());
         }
         Ok(committed)
+    }
+
+    /// What has no effect yet in an object that was written.
+    fn no_effect(&self, write: &Write<'_>, object: &Value) -> Vec<String> {
+        match write.subresource {
+            "" => no_effect::warnings(write.resource, object, write.user, self.own_loops.load(Ordering::Relaxed)),
+            _ => Vec::new(),
+        }
     }
 
     /// When an object written now expires, in the store's form.

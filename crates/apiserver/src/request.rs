@@ -1,24 +1,46 @@
 //! What is asked: the path, the verb and the query of a request, read once at the start of the chain.
 
+use crate::body::Payload;
+use crate::listener::connections::Connection;
 use http::{HeaderMap, Method, Uri};
 use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::{Status, field, query};
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use hyper::upgrade::OnUpgrade;
+use std::sync::Arc;
 
-/// A request whose body has arrived, as every transport hands it in.
-#[derive(Debug)]
+/// A request as every transport hands it in. Its body may still be on its way.
 pub struct Request {
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
-    pub body: Bytes,
+    pub body: Payload,
     /// Who the transport says is calling: a verified client certificate, or an in-process caller.
     pub peer: Peer,
     /// Set where the transport can hand the connection over to another protocol.
     pub upgrade: Option<OnUpgrade>,
+    /// Where it came in; none for callers of this process.
+    pub connection: Option<Arc<Connection>>,
+}
+
+impl Request {
+    pub fn new(head: http::request::Parts, body: impl Into<Payload>, peer: Peer) -> Self {
+        Request {
+            method: head.method,
+            uri: head.uri,
+            headers: head.headers,
+            body: body.into(),
+            peer,
+            upgrade: None,
+            connection: None,
+        }
+    }
+
+    /// The same, over a connection that may be handed over to another protocol.
+    pub fn over(self, connection: Arc<Connection>, upgrade: Option<OnUpgrade>) -> Self {
+        Request { connection: Some(connection), upgrade, ..self }
+    }
 }
 
 /// What the transport knows about the caller before authentication.
@@ -48,6 +70,9 @@ pub struct ResourcePath {
     pub group: String,
     pub version: String,
     pub namespace: String,
+    /// The path reaches the resource through `namespaces/NAMESPACE/`. False for a namespace itself, whose own name
+    /// is the namespace in which access to it is decided.
+    pub in_namespace: bool,
     pub resource: String,
     pub name: String,
     pub subresource: String,
@@ -58,18 +83,20 @@ pub struct ResourcePath {
 impl Target {
     /// `/apis/apps/v1/namespaces/default/deployments/web/scale` and its kin.
     pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
-        let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(query::decode).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        // Decoded before it is split: an encoded slash separates, and never becomes a part of a name.
+        let path = query::decode(path);
+        let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
-            _ => return Target { verb: plain_verb(method), path: path.to_owned(), ..Target::default() },
+            _ => return Target { verb: plain_verb(method), path, ..Target::default() },
         };
         let mut found = ResourcePath { group: group.into(), version: version.into(), ..Default::default() };
         // A namespace is a resource of its own until something stands behind its name.
         let rest = match rest {
             ["namespaces", namespace, inner @ ..] if !matches!(inner, [] | ["status" | "finalize"]) => {
                 found.namespace = (*namespace).to_owned();
+                found.in_namespace = true;
                 inner
             }
             ["namespaces", namespace, ..] => {
@@ -99,7 +126,7 @@ impl Target {
             _ => "",
         };
         let fields = query.get("fieldSelector").to_owned();
-        Target { verb, resource: Some(found), path: path.to_owned(), fields }
+        Target { verb, resource: Some(found), path, fields }
     }
 }
 
@@ -173,6 +200,9 @@ impl Query {
     }
 }
 
+/// A watch that is to last longer ends after this: a year.
+const LONGEST_WATCH_SECONDS: u64 = 365 * 24 * 60 * 60;
+
 /// Which revision a read may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadAt {
@@ -207,7 +237,8 @@ impl ListOptions {
         let fields =
             FieldSelector::parse(query.get("fieldSelector")).map_err(|e| Status::bad_request(e.to_string()))?;
         let limit = query.integer("limit")?.unwrap_or(0).max(0) as usize;
-        let timeout_seconds = query.integer("timeoutSeconds")?.filter(|s| *s > 0).map(|s| s as u64);
+        let timeout_seconds = query.integer("timeoutSeconds")?.filter(|s| *s > 0);
+        let timeout_seconds = timeout_seconds.map(|s| s.unsigned_abs().min(LONGEST_WATCH_SECONDS));
         let watch = query.flag("watch");
         let cursor = query.get("continue").to_owned();
         let initial_events = query.flag("sendInitialEvents");
@@ -322,6 +353,9 @@ mod tests {
 
         let r = target(Method::GET, "/api/v1/nodes/a/proxy/stats/summary", "").resource.unwrap();
         assert_eq!((r.subresource.as_str(), r.rest.as_str()), ("proxy", "stats/summary"));
+
+        let r = target(Method::GET, "/api/v1/namespaces/a%2Fnodes/b%2Fstatus", "").resource.unwrap();
+        assert_eq!((r.resource.as_str(), r.name.as_str(), r.subresource.as_str()), ("nodes", "b", "status"));
 
         assert_eq!(target(Method::GET, "/api/v1/pods", "watch=1").verb, "watch");
         assert_eq!(target(Method::DELETE, "/api/v1/namespaces/x/pods", "").verb, "deletecollection");

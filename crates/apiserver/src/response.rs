@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use pintle_meta::Status;
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// What the client can read, best first among what we can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,15 @@ const UNACCEPTABLE: &str = "only the following media types are accepted: applica
 
 impl Wanted {
     pub fn from(headers: &HeaderMap) -> Result<Self, Status> {
+        Wanted::among(headers, true)
+    }
+
+    /// The same where nothing can be shown as a table.
+    pub fn without_tables(headers: &HeaderMap) -> Result<Self, Status> {
+        Wanted::among(headers, false)
+    }
+
+    fn among(headers: &HeaderMap, tables: bool) -> Result<Self, Status> {
         let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("*/*");
         for clause in accept.split(',') {
             let mut parts = clause.split(';').map(str::trim);
@@ -38,7 +48,7 @@ impl Wanted {
             let (mut shape, mut group, mut known) = (Shape::Object, "", true);
             for parameter in parts {
                 match parameter.split_once('=') {
-                    Some(("as", "Table")) => shape = Shape::Table,
+                    Some(("as", "Table")) if tables => shape = Shape::Table,
                     Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => {
                         shape = Shape::PartialMetadata
                     }
@@ -125,16 +135,27 @@ pub fn failure(status: &Status) -> Response<Body> {
     response
 }
 
-/// Adds `Warning` headers, each once.
+/// All warnings of an answer together are no longer than this; if they would be, each is cut.
+const MAX_WARNING_CHARS: usize = 4 * 1024;
+/// What is left of a warning that is cut.
+const CUT_WARNING_CHARS: usize = 256;
+
+/// Adds `Warning` headers, each once, as many as fit.
 pub fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    let mut seen: Vec<&String> = Vec::new();
-    for warning in warnings {
-        if seen.contains(&warning) {
-            continue;
+    let mut seen: HashSet<&str> = HashSet::new();
+    let distinct: Vec<&str> = warnings.iter().map(String::as_str).filter(|w| seen.insert(w)).collect();
+    let all: usize = distinct.iter().map(|warning| warning.chars().count()).sum();
+    let longest = if all > MAX_WARNING_CHARS { CUT_WARNING_CHARS } else { MAX_WARNING_CHARS };
+    let mut written = 0;
+    for warning in distinct {
+        if written >= MAX_WARNING_CHARS {
+            return;
         }
-        seen.push(warning);
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+        let shown: String = warning.chars().take(longest).collect();
+        written += shown.chars().count();
+        let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
+        // A text with control characters is not a header.
+        if let Ok(header) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
             response.headers_mut().append(header::WARNING, header);
         }
     }
@@ -158,5 +179,18 @@ mod tests {
         assert!(wanted("application/yaml").unwrap().yaml);
         assert_eq!(wanted("text/html").unwrap_err().code, 406);
         assert_eq!(wanted("*/*").unwrap().shape, Shape::Object);
+    }
+
+    #[test]
+    fn warnings_do_not_outgrow_a_header() {
+        let headers = |warnings: &[String]| {
+            let mut response = json(200, "");
+            warn(&mut response, warnings);
+            response.headers().get_all(header::WARNING).iter().map(|v| v.as_bytes().len()).collect::<Vec<_>>()
+        };
+        assert_eq!(headers(&["a".to_owned(), "é\"".to_owned(), "a".to_owned(), "b\nc".to_owned()]), [9, 12]);
+        let many: Vec<String> = (0..50_000).map(|i| format!("{i:0>1000}")).collect();
+        let sizes = headers(&many);
+        assert_eq!(sizes.len(), MAX_WARNING_CHARS / CUT_WARNING_CHARS);
     }
 }

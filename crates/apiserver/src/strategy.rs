@@ -88,6 +88,9 @@ pub trait Strategy: Send + Sync + 'static {
 
     fn validate(&self, _object: &Value, _errors: &mut field::Errors) {}
 
+    /// What only a new object must have. `validate` runs too.
+    fn validate_create(&self, _object: &Value, _errors: &mut field::Errors) {}
+
     /// What may not change. `validate` runs too.
     fn validate_update(&self, _object: &Value, _old: &Value, _subresource: &str, _errors: &mut field::Errors) {}
 

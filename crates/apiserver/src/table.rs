@@ -9,30 +9,76 @@ use jiff::Timestamp;
 use pintle_meta::object;
 use serde_json::{Value, json};
 
-/// A table with one row an object.
-pub fn table(server: &ApiServer, resource: &Resource, objects: &[Value], query: &Query, metadata: Value) -> Value {
-    let now = server.registry.clock.now();
-    let strategy = &resource.strategy;
-    let columns: Vec<Value> = strategy
-        .columns()
-        .iter()
-        .map(|c| {
+/// What a row shows of its object beside the cells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Include {
+    Nothing,
+    Metadata,
+    Object,
+}
+
+/// How the objects of one request become rows.
+#[derive(Clone, Copy)]
+pub struct Rows {
+    include: Include,
+    now: Timestamp,
+}
+
+impl Rows {
+    pub fn new(query: &Query, now: Timestamp) -> Self {
+        let include = match query.get("includeObject") {
+            "None" => Include::Nothing,
+            "Object" => Include::Object,
+            _ => Include::Metadata,
+        };
+        Rows { include, now }
+    }
+
+    pub fn columns(&self, resource: &Resource) -> Vec<Value> {
+        let column = |c: &crate::strategy::ColumnDefinition| {
             json!({"name": c.name, "type": c.kind, "format": c.format, "priority": c.priority,
                 "description": crate::serve::descriptions::describe(&c.about)})
-        })
-        .collect();
-    let rows: Vec<Value> = objects
-        .iter()
-        .map(|object| {
-            let mut row = json!({"cells": strategy.cells(object, now)});
-            match query.get("includeObject") {
-                "None" => {}
-                "Object" => row["object"] = object.clone(),
-                _ => row["object"] = partial(object),
+        };
+        resource.strategy.columns().iter().map(column).collect()
+    }
+
+    fn row(&self, resource: &Resource, object: &Value) -> Value {
+        let mut row = json!({"cells": resource.strategy.cells(object, self.now)});
+        match self.include {
+            Include::Nothing => {}
+            Include::Object => row["object"] = object.clone(),
+            Include::Metadata => row["object"] = partial(object),
+        }
+        row
+    }
+
+    /// A row of an encoded object, whose own bytes are passed on as they are.
+    pub fn encoded(&self, resource: &Resource, encoded: &[u8]) -> Bytes {
+        let cells = Value::from(resource.strategy.cells(&codec::decode(encoded), self.now)).to_string();
+        let mut out = BytesMut::with_capacity(cells.len() + 1024);
+        out.put_slice(b"{\"cells\":");
+        out.put_slice(cells.as_bytes());
+        match self.include {
+            Include::Nothing => {}
+            Include::Object => {
+                out.put_slice(b",\"object\":");
+                out.put_slice(encoded);
             }
-            row
-        })
-        .collect();
+            Include::Metadata => {
+                out.put_slice(b",\"object\":");
+                out.put_slice(&partial_bytes(encoded));
+            }
+        }
+        out.put_u8(b'}');
+        out.freeze()
+    }
+}
+
+/// A table of a few objects.
+pub fn table(server: &ApiServer, resource: &Resource, objects: &[Value], query: &Query, metadata: Value) -> Value {
+    let rows = Rows::new(query, server.registry.clock.now());
+    let columns = rows.columns(resource);
+    let rows: Vec<Value> = objects.iter().map(|object| rows.row(resource, object)).collect();
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows})
 }
 

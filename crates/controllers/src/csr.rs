@@ -28,8 +28,11 @@ impl Asked {
         let (_, block) = parse_x509_pem(&csr.spec.request.0).ok()?;
         let (_, request) = X509CertificationRequest::from_der(&block.contents).ok()?;
         let subject = &request.certification_request_info.subject;
+        // Readers of certificates differ in which of two names they take.
+        let mut names = subject.iter_common_name();
+        let (Some(common_name), None) = (names.next(), names.next()) else { return None };
         let mut asked = Asked {
-            common_name: subject.iter_common_name().last()?.as_str().ok()?.to_owned(),
+            common_name: common_name.as_str().ok()?.to_owned(),
             organizations: subject
                 .iter_organization()
                 .map(|o| o.as_str().map(str::to_owned))

@@ -6,6 +6,7 @@
 //! - [`random`]: chance, passed in; a seeded source
 //! - [`names`]: group, version, kind, resource
 //! - [`hash`]: a number that stands for some bytes, everywhere the same
+//! - [`network`]: the addresses that all parts agree on
 //! - [`object`]: reading and writing the metadata of a dynamic object
 //! - [`labels`]: label and field selectors
 //! - [`quantity`]: amounts such as `500m` and `1Gi`
@@ -19,6 +20,7 @@ pub mod field;
 pub mod hash;
 pub mod labels;
 pub mod names;
+pub mod network;
 pub mod object;
 pub mod quantity;
 pub mod query;

@@ -2,6 +2,13 @@
 
 use serde_json::{Map, Value};
 
+/// How deep an object may nest when it comes in, in every notation. Parsers of JSON commonly stop at 128 levels: this leaves room
+/// for what holds an object (a list, a watch event, a review) and for its managed fields, which repeat its nesting.
+pub const MAX_NESTING: usize = 100;
+
+/// How deep a stored object may nest, with all that the server adds.
+pub const MAX_STORED_NESTING: usize = 120;
+
 /// The string at a path of keys, or `""`: an absent string and an empty one mean the same in the API.
 pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
@@ -54,6 +61,16 @@ pub fn is_being_deleted(object: &Value) -> bool {
 
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     list(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
+}
+
+/// Whether lists and maps stand in each other more than `limit` times. Looks no deeper than that.
+pub fn nests_deeper_than(value: &Value, limit: usize) -> bool {
+    match value {
+        Value::Array(_) | Value::Object(_) if limit == 0 => true,
+        Value::Array(list) => list.iter().any(|item| nests_deeper_than(item, limit - 1)),
+        Value::Object(map) => map.values().any(|item| nests_deeper_than(item, limit - 1)),
+        _ => false,
+    }
 }
 
 /// The map at a key, made if it is absent or not a map.

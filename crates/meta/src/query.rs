@@ -21,6 +21,18 @@ pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
     query
 }
 
+/// A path whose parts are escaped and whose slashes are kept.
+pub fn encode_path(path: &str) -> String {
+    let mut encoded = String::with_capacity(path.len());
+    for (position, part) in path.split('/').enumerate() {
+        if position > 0 {
+            encoded.push('/');
+        }
+        escape(&mut encoded, part);
+    }
+    encoded
+}
+
 fn escape(query: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -44,6 +56,7 @@ pub fn decode(text: &str) -> String {
     let mut i = 0;
     while i < bytes.len() {
         let hex = (bytes[i] == b'%').then(|| text.get(i + 1..i + 3)).flatten();
+        let hex = hex.filter(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
         match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
             Some(byte) => {
                 out.push(byte);
@@ -72,5 +85,7 @@ mod tests {
             pairs("a=1+2&b&bad=%zz"),
             [("a", "1 2"), ("b", ""), ("bad", "%zz")].map(|(n, v)| (n.into(), v.into()))
         );
+        assert_eq!(decode(&encode_path("logs/a b%/é")), "logs/a b%/é");
+        assert_eq!(decode("%+1"), "%+1");
     }
 }

@@ -9,7 +9,7 @@ use crate::decode;
 use crate::element::Element;
 use crate::fieldset::FieldSet;
 use crate::last_applied;
-use crate::managed::{Identity, Managed, Owned, remove_managers, without_managers};
+use crate::managed::{Fields, Identity, Managed, Owned, remove_managers, without_managers};
 use crate::node::{Kind, Schema};
 use crate::typed::{self, Comparison};
 use serde_json::{Map, Value};
@@ -119,7 +119,7 @@ fn apply_once(
 ) -> Result<Value, ApplyError> {
     check_applied(schema, applied, manager)?;
     let mut managed = match live {
-        Some(live) => Managed::of(live)
+        Some(live) => Managed::of_stored(live)
             .map_err(|error| ApplyError::Invalid(format!("failed to decode managed fields: {error}")))?,
         None => Managed::default(),
     };
@@ -134,13 +134,15 @@ fn apply_once(
     }
     let base = if live.is_some() { &live_value } else { &nothing };
     let merged = typed::merge(schema, &live_value, applied);
-    let last = managed.0.get(&identity).cloned();
+    let last = managed.0.get(&identity).map(Last::of);
     let fields = FieldSet::of(schema, applied).recursive_difference(&reset);
     let time = last.as_ref().and_then(|last| last.time.clone());
-    let owned = Owned { api_version: manager.api_version.to_owned(), time, fields };
+    // Who applies the same fields again gives none up.
+    let gives_up = last.as_ref().filter(|last| last.fields != fields).map(|last| &last.fields);
+    let owned = Owned { api_version: manager.api_version.to_owned(), time, fields: Fields::new(fields) };
     managed.0.insert(identity.clone(), owned);
-    let object = match &last {
-        Some(last) => prune(schema, &merged, &managed, &last.fields),
+    let object = match gives_up {
+        Some(last) => prune(schema, &merged, &managed, last),
         None => merged,
     };
     let comparison = typed::compare(schema, base, &object).without(&reset);
@@ -148,9 +150,10 @@ fn apply_once(
 
     let unchanged = live.is_some() && typed::equal(&live_value, &object);
     if let Some(owned) = managed.0.get_mut(&identity) {
-        owned.fields.subtract(&SERVER_FIELDS);
+        let fields = owned.fields.parsed();
+        fields.subtract(&SERVER_FIELDS);
         let same_set =
-            last.as_ref().is_some_and(|last| last.fields == owned.fields && last.api_version == owned.api_version);
+            last.as_ref().is_some_and(|last| last.fields == *fields && last.api_version == owned.api_version);
         if owned.fields.is_empty() {
             managed.0.remove(&identity);
         } else if !(unchanged && same_set) {
@@ -162,18 +165,31 @@ fn apply_once(
     Ok(object)
 }
 
+/// What a manager owned before it applied again.
+struct Last {
+    api_version: String,
+    time: Option<String>,
+    fields: FieldSet,
+}
+
+impl Last {
+    fn of(owned: &Owned) -> Self {
+        Last { api_version: owned.api_version.clone(), time: owned.time.clone(), fields: owned.fields.to_set() }
+    }
+}
+
 /// Sets `metadata.managedFields` of an object that was created, updated or patched.
 ///
 /// A client that sends no managers keeps those of the stored object; one that sends an empty list, or one empty
 /// entry, turns tracking off for an object that exists.
 pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, manager: &Manager<'_>, reset: &[&[&str]]) {
-    let stored = || old.and_then(|old| Managed::of(old).ok()).unwrap_or_default();
+    let stored = || old.and_then(|old| Managed::of_stored(old).ok()).unwrap_or_default();
     let mut managed = if !manager.subresource.is_empty() {
         stored()
     } else if Managed::is_reset(new) {
         Managed::default()
     } else {
-        match Managed::of(new) {
+        match Managed::of_sent(new) {
             Ok(managed) if !managed.0.is_empty() => managed,
             _ => stored(),
         }
@@ -227,9 +243,10 @@ fn own_changes(
     // The manager's own entry loses what changed like any other and gets it back with the new time.
     let Comparison { added, modified: mut changed, removed } = comparison;
     changed.extend(&added);
-    for owned in managed.0.values_mut() {
-        owned.fields.subtract(&changed);
-        owned.fields.subtract(&removed);
+    let taken = changed.union(&removed);
+    let written = taken.to_value();
+    for owned in managed.0.values_mut().filter(|owned| owned.fields.meets(&taken, &written)) {
+        owned.fields.parsed().subtract(&taken);
     }
     managed.0.retain(|_, owned| !owned.fields.is_empty());
     changed.subtract(&SERVER_FIELDS);
@@ -237,9 +254,9 @@ fn own_changes(
         let owned = managed.0.entry(Identity::of(manager)).or_insert_with(|| Owned {
             api_version: manager.api_version.to_owned(),
             time: None,
-            fields: FieldSet::new(),
+            fields: Fields::new(FieldSet::new()),
         });
-        owned.fields.extend(&changed);
+        owned.fields.parsed().extend(&changed);
         owned.time = Some(manager.time.to_owned());
     }
     managed.cap_updaters();
@@ -252,14 +269,19 @@ fn take_from_others(
     force: bool,
 ) -> Result<(), ApplyError> {
     let changed = comparison.modified.union(&comparison.added);
+    let touched = changed.union(&comparison.removed);
+    let written = touched.to_value();
     let mut conflicts = Vec::new();
-    for (other, owned) in managed.0.iter_mut().filter(|(other, _)| *other != identity) {
-        let taken = owned.fields.intersection(&changed);
+    let others = managed.0.iter_mut().filter(|(other, _)| *other != identity);
+    for (other, owned) in others.filter(|(_, owned)| owned.fields.meets(&touched, &written)) {
+        let fields = owned.fields.parsed();
+        let taken = fields.intersection(&changed);
         if !taken.is_empty() && !force {
             let conflict = |path: &Vec<Element>| Conflict { manager: other.described(), field: shown(path) };
             conflicts.extend(taken.paths().iter().map(conflict));
         }
-        owned.fields = owned.fields.difference(&taken).difference(&comparison.removed);
+        fields.subtract(&taken);
+        fields.subtract(&comparison.removed);
     }
     if !conflicts.is_empty() {
         return Err(ApplyError::Conflicts(conflicts));
@@ -278,7 +300,8 @@ fn prune(schema: &Schema, merged: &Value, managed: &Managed, last: &FieldSet) ->
     let full = |set: &FieldSet| set.with_named_fields(schema, root);
     let last = full(last);
     let without_last = typed::remove(schema, merged, &last);
-    let all_owned = managed.0.values().fold(FieldSet::new(), |all, owned| all.union(&owned.fields));
+    let mut all_owned = FieldSet::new();
+    managed.0.values().for_each(|owned| all_owned.extend(&owned.fields.to_set()));
     let merged_set = full(&FieldSet::of(schema, merged));
     // Back comes what somebody owns now ...
     let kept = full(&FieldSet::of(schema, &without_last)).union(&full(&all_owned));

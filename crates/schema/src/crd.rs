@@ -32,6 +32,9 @@ impl Schema {
     }
 }
 
+/// A larger default is refused: every object that leaves the field out gets a copy of it.
+const MAX_DEFAULT_BYTES: usize = 64 * 1024;
+
 /// Deeper schemas are refused: their depth bounds every walk.
 const DEEPEST: usize = 200;
 
@@ -79,6 +82,7 @@ impl Compiler {
             self.errors.push(Error::required(&path.child("type"), missing_type(path)));
         }
         self.forbid_unsupported(schema, path);
+        let default = self.default(schema, path);
         let kind = match declared {
             _ if int_or_string => Kind::IntOrString,
             "object" => self.object(schema, path, depth),
@@ -102,7 +106,7 @@ impl Compiler {
             list_type: self.list_type(schema, path),
             atomic: schema.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic"),
             nullable: flag("nullable"),
-            default: schema.get("default").filter(|default| !default.is_null()).cloned(),
+            default,
             preserve_unknown,
             embedded_resource: flag("x-kubernetes-embedded-resource"),
             rules: self.rules(schema, path, depth),
@@ -115,6 +119,15 @@ impl Compiler {
             self.add_resource_fields(id, false);
         }
         id
+    }
+
+    fn default(&mut self, schema: &Value, path: &Path) -> Option<Value> {
+        let default = schema.get("default").filter(|default| !default.is_null())?;
+        if default.to_string().len() > MAX_DEFAULT_BYTES {
+            self.errors.push(Error::too_long(&path.child("default"), MAX_DEFAULT_BYTES));
+            return None;
+        }
+        Some(default.clone())
     }
 
     /// What an object keeps without knowing it is tracked field by field.

@@ -8,6 +8,7 @@
 
 use crate::node::{Field, Kind, Node, NodeId, Presence, Schema};
 use crate::scalar;
+use crate::strict::{Findings, Problem};
 use pintle_meta::quantity;
 use serde_json::{Map, Value};
 
@@ -15,8 +16,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     pub value: Value,
-    /// One message a field: `unknown field "spec.foo"`.
-    pub unknown: Vec<String>,
+    pub unknown: Findings,
 }
 
 /// The body cannot be an object of this type; the text continues `Pod in version "v1" cannot be handled as a Pod: `.
@@ -24,14 +24,11 @@ pub struct Decoded {
 #[error("{0}")]
 pub struct DecodeError(pub String);
 
-/// More unknown fields than this are not listed: a hostile body must not make a long answer.
-const MOST_UNKNOWN: usize = 100;
-
 /// Types that hold themselves (the schemas of custom types) may nest so deep, which no real one comes near.
 const DEEPEST: usize = 400;
 
 pub fn decode(schema: &Schema, value: Value) -> Result<Decoded, DecodeError> {
-    let mut decoder = Decoder { schema, unknown: Vec::new(), fields: Vec::new(), shown: String::new() };
+    let mut decoder = Decoder { schema, unknown: Findings::new(), fields: Vec::new(), shown: String::new() };
     let holder = schema.root().type_name.unwrap_or_default();
     let value = decoder.value(schema.root, holder, value)?;
     Ok(Decoded { value: value.unwrap_or_else(|| Value::Object(Map::new())), unknown: decoder.unknown })
@@ -39,7 +36,7 @@ pub fn decode(schema: &Schema, value: Value) -> Result<Decoded, DecodeError> {
 
 struct Decoder<'a> {
     schema: &'a Schema,
-    unknown: Vec<String>,
+    unknown: Findings,
     /// Field names on the way here, without keys and indices: what type errors show.
     fields: Vec<String>,
     /// The way here with keys and indices: what unknown fields show.
@@ -150,8 +147,8 @@ impl Decoder<'_> {
     }
 
     fn note_unknown(&mut self) {
-        if self.unknown.len() < MOST_UNKNOWN {
-            self.unknown.push(format!("unknown field {:?}", self.shown));
+        if !self.unknown.is_full() {
+            self.unknown.add(Problem::Unknown, self.shown.clone());
         }
     }
 

@@ -3,14 +3,42 @@
 use crate::node::{Kind, NodeId, Schema};
 use serde_json::Value;
 
+/// All defaults that one object gets together may be so large: an object of many small items must not become one of many
+/// large ones.
+const MAX_FILLED_BYTES: usize = 3 * 1024 * 1024;
+
+/// The defaults of an object are too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the defaults of its schema make the object larger by more than {MAX_FILLED_BYTES} bytes")]
+pub struct TooLarge;
+
 /// Fills in defaults in place.
 ///
 /// - A declared default stands in for an absent field, and for a `null` where `null` is not a value.
 /// - Such a `null` without a default is dropped from an object; in a list it stays, for validation to refuse.
 /// - A default inside an object applies only where that object is there.
-pub fn default(schema: &Schema, value: &mut Value) {
+pub fn default(schema: &Schema, value: &mut Value) -> Result<(), TooLarge> {
     drop_nulls(schema, schema.root, value);
-    fill(schema, schema.root, value);
+    let mut room = MAX_FILLED_BYTES;
+    fill(schema, schema.root, value, &mut room)
+}
+
+/// A default to be put in, if there is room for it.
+fn taken(default: &Value, room: &mut usize) -> Result<Value, TooLarge> {
+    *room = room.checked_sub(weight(default)).ok_or(TooLarge)?;
+    Ok(default.clone())
+}
+
+/// About how many bytes a value takes.
+fn weight(value: &Value) -> usize {
+    const VALUE: usize = 8;
+    VALUE
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(list) => list.iter().map(weight).sum(),
+            Value::Object(map) => map.iter().map(|(key, item)| key.len() + weight(item)).sum(),
+            _ => 0,
+        }
 }
 
 fn drop_nulls(schema: &Schema, id: NodeId, value: &mut Value) {
@@ -34,7 +62,7 @@ fn drop_nulls(schema: &Schema, id: NodeId, value: &mut Value) {
     }
 }
 
-fn fill(schema: &Schema, id: NodeId, value: &mut Value) {
+fn fill(schema: &Schema, id: NodeId, value: &mut Value, room: &mut usize) -> Result<(), TooLarge> {
     match (value, &schema.node(id).kind) {
         (Value::Object(map), Kind::Object { fields, additional }) => {
             for (name, field) in fields.iter() {
@@ -42,33 +70,35 @@ fn fill(schema: &Schema, id: NodeId, value: &mut Value) {
                 let Some(default) = &node.default else { continue };
                 let absent = map.get(&**name).is_none_or(|value| value.is_null() && !node.nullable);
                 if absent {
-                    map.insert(name.to_string(), default.clone());
+                    map.insert(name.to_string(), taken(default, room)?);
                 }
             }
             for (name, value) in map.iter_mut() {
                 let Some(child) = fields.get(name.as_str()).map(|field| field.node).or(*additional) else { continue };
-                replace_null(schema, child, value);
-                fill(schema, child, value);
+                replace_null(schema, child, value, room)?;
+                fill(schema, child, value, room)?;
             }
         }
         (Value::Array(list), Kind::List { items }) => {
             for item in list {
-                replace_null(schema, *items, item);
-                fill(schema, *items, item);
+                replace_null(schema, *items, item, room)?;
+                fill(schema, *items, item, room)?;
             }
         }
         _ => {}
     }
+    Ok(())
 }
 
-fn replace_null(schema: &Schema, id: NodeId, value: &mut Value) {
+fn replace_null(schema: &Schema, id: NodeId, value: &mut Value, room: &mut usize) -> Result<(), TooLarge> {
     let node = schema.node(id);
     if value.is_null()
         && !node.nullable
         && let Some(default) = &node.default
     {
-        *value = default.clone();
+        *value = taken(default, room)?;
     }
+    Ok(())
 }
 
 fn known_child(schema: &Schema, id: NodeId, name: &str) -> Option<NodeId> {
@@ -102,16 +132,27 @@ mod tests {
             ),
         ];
         for (mut given, wanted) in cases {
-            default(&schema, &mut given);
+            default(&schema, &mut given).expect("small defaults");
             assert_eq!(given, wanted);
         }
+    }
+
+    #[test]
+    fn many_small_items_with_large_defaults_are_refused() {
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {
+            "type": "object", "properties": {"a": {"type": "string", "default": "x".repeat(60_000)}},
+        }}}});
+        let schema = Schema::from_crd(&schema, false, &Path::root()).expect("a sound schema");
+        let list = |length: usize| json!({"list": vec![json!({}); length]});
+        assert_eq!(default(&schema, &mut list(10)), Ok(()));
+        assert_eq!(default(&schema, &mut list(1_000_000)), Err(TooLarge));
     }
 
     #[test]
     fn ports_are_tcp_unless_said_otherwise() {
         let schema = Schema::builtin("core.v1.Service").expect("the table has services");
         let mut service = json!({"spec": {"ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}});
-        default(&schema, &mut service);
+        default(&schema, &mut service).expect("small defaults");
         assert_eq!(
             service,
             json!({"spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}})

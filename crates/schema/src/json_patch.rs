@@ -10,11 +10,14 @@ pub const MOST_OPERATIONS: usize = 10_000;
 /// A patch may grow the object by copying parts of it, but not by more than this.
 const LARGEST_COPY: usize = 3 * 1024 * 1024;
 
-/// As deep as an object may come in.
-const DEEPEST: usize = 1000;
+/// Deeper than any object may come in; the exact limit is checked on the result.
+const DEEPEST: usize = 2 * pintle_meta::object::MAX_NESTING;
 
 /// How many values all operations together may look at.
 const MOST_VISITED: usize = 10_000_000;
+
+/// How many items of lists all operations together may move: an item that is put in or taken out moves all behind it.
+const MAX_MOVED_ITEMS: usize = 64_000_000;
 
 /// Applies the operations in order; all or nothing.
 pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
@@ -35,7 +38,7 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
         return Err(PatchError { kind: PatchErrorKind::TooLarge, message });
     }
     let mut patched = object.clone();
-    let mut limits = Limits { copied: 0, visited: 0 };
+    let mut limits = Limits { copied: 0, visited: 0, moved: 0 };
     for operation in operations {
         let operation: PatchOperation = serde_json::from_value(operation.clone())
             .map_err(|error| PatchError::invalid(format!("Unexpected kind: {error}")))?;
@@ -50,10 +53,27 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
 struct Limits {
     copied: usize,
     visited: usize,
+    moved: usize,
 }
 
 impl Limits {
     fn check(&mut self, object: &Value, operation: &PatchOperation) -> Result<(), PatchError> {
+        match operation {
+            PatchOperation::Add(add) => self.shift(object, &add.path),
+            PatchOperation::Copy(copy) => self.shift(object, &copy.path),
+            PatchOperation::Remove(remove) => self.shift(object, &remove.path),
+            PatchOperation::Move(moved) => {
+                self.shift(object, &moved.from);
+                self.shift(object, &moved.path);
+            }
+            PatchOperation::Replace(_) | PatchOperation::Test(_) => {}
+        }
+        if self.moved > MAX_MOVED_ITEMS {
+            let message = format!(
+                "The operations of the JSON patch move more than {MAX_MOVED_ITEMS} list items: replace the list instead"
+            );
+            return Err(PatchError { kind: PatchErrorKind::TooLarge, message });
+        }
         let (place, depth) = match operation {
             PatchOperation::Add(add) => (&add.path, self.depth(&add.value)),
             PatchOperation::Replace(replace) => (&replace.path, self.depth(&replace.value)),
@@ -79,6 +99,15 @@ impl Limits {
             return Err(PatchError::invalid("the patch makes the object too deep or moves too much"));
         }
         Ok(())
+    }
+
+    /// Counts the items behind a place in a list.
+    fn shift(&mut self, object: &Value, place: &json_patch::jsonptr::Pointer) {
+        let Some((list, index)) = place.split_back() else { return };
+        if let Ok(Value::Array(items)) = list.resolve(object) {
+            let index: usize = index.decoded().parse().unwrap_or(items.len());
+            self.moved += items.len().saturating_sub(index);
+        }
     }
 
     /// Both objects and patches come in with a bounded depth, so this cannot run away.
@@ -128,6 +157,15 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_not_taken_apart_item_by_item_without_end() {
+        let list = |length: usize| json!({"list": vec![0; length]});
+        let patch = Value::Array(vec![json!({"op": "remove", "path": "/list/0"}); 9_999]);
+        assert_eq!(apply(&list(10_000), &patch), Ok(list(1)));
+        let error = apply(&list(300_000), &patch).expect_err("three billion items would be moved");
+        assert_eq!(error.kind, PatchErrorKind::TooLarge);
+    }
+
+    #[test]
     fn copies_cannot_double_without_end() {
         let mut operations = vec![json!({"op": "add", "path": "/a", "value": "x".repeat(1000)})];
         for index in 0..40 {
@@ -139,8 +177,8 @@ mod tests {
 
     #[test]
     fn a_patch_cannot_dig_a_hole_without_bottom() {
-        let deep = (0..400).fold(json!(1), |inner, _| json!({"a": inner}));
-        let path = "/a".repeat(400);
+        let deep = (0..90).fold(json!(1), |inner, _| json!({"a": inner}));
+        let path = "/a".repeat(90);
         let operations = json!([
             {"op": "add", "path": "", "value": deep},
             {"op": "add", "path": path, "value": deep},

@@ -7,7 +7,7 @@
 //! - the model: [`node`] (what a schema says), [`builtin`] (the fact table of the API's own types),
 //!   [`crd`] (compiled from a CustomResourceDefinition), [`scalar`] (times, base64, their errors)
 //! - a body comes in: [`protobuf`] (bytes to JSON), [`decode`] (built-in types, as the API's strict decoder), [`prune`] and [`default`]
-//!   (custom types), [`validate`] with [`mod@format`] (custom types)
+//!   (custom types), [`strict`] (what both found unknown or twice), [`validate`] with [`mod@format`] (custom types)
 //! - a patch comes in: [`patch`] (its errors), [`json_patch`], [`merge_patch`], [`strategic`] with `order`
 //! - who owns which field: [`fieldset`] with [`element`] (sets of paths), [`typed`] (compare, merge and remove by
 //!   schema), [`managed`] (the entries of `metadata.managedFields`), `last_applied` (the annotation of older clients),
@@ -24,6 +24,7 @@ pub mod default;
 pub mod format;
 pub mod protobuf;
 pub mod prune;
+pub mod strict;
 pub mod validate;
 
 pub mod json_patch;

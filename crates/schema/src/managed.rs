@@ -69,30 +69,100 @@ impl Identity {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Owned {
     pub(crate) api_version: String,
     pub(crate) time: Option<String>,
-    pub(crate) fields: FieldSet,
+    pub(crate) fields: Fields,
+}
+
+/// The fields of an entry, parsed when they matter. An object may have a thousand appliers, of which a write touches few: the
+/// others are written back as they stood.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields {
+    /// As the server wrote them; gone once they are parsed.
+    stored: Option<Value>,
+    set: FieldSet,
+}
+
+impl Fields {
+    pub(crate) fn new(set: FieldSet) -> Self {
+        Fields { stored: None, set }
+    }
+
+    fn stored(fields: &Value) -> Self {
+        Fields { stored: Some(fields.clone()), set: FieldSet::new() }
+    }
+
+    pub(crate) fn parsed(&mut self) -> &mut FieldSet {
+        if let Some(stored) = self.stored.take() {
+            // It was written from a set; one that does not read owns nothing.
+            self.set = FieldSet::parse(&stored).unwrap_or_default();
+        }
+        &mut self.set
+    }
+
+    pub(crate) fn to_set(&self) -> FieldSet {
+        self.clone().parsed().clone()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.stored {
+            Some(stored) => stored.as_object().is_none_or(Map::is_empty),
+            None => self.set.is_empty(),
+        }
+    }
+
+    /// Whether a member of `set` is among them. `written` is that set as [`FieldSet::to_value`] writes it.
+    pub(crate) fn meets(&self, set: &FieldSet, written: &Value) -> bool {
+        match &self.stored {
+            Some(stored) => share_a_member(stored, written),
+            None => !self.set.intersection(set).is_empty(),
+        }
+    }
+
+    fn into_value(self) -> Value {
+        self.stored.unwrap_or_else(|| self.set.to_value())
+    }
+}
+
+/// Whether two written sets have a member in common.
+fn share_a_member(left: &Value, right: &Value) -> bool {
+    let (Value::Object(left), Value::Object(right)) = (left, right) else { return false };
+    let (small, large) = if left.len() <= right.len() { (left, right) } else { (right, left) };
+    let is_member = |below: &Value| below.as_object().is_none_or(|map| map.is_empty() || map.contains_key("."));
+    small.iter().filter(|(step, _)| *step != ".").any(|(step, below)| {
+        large.get(step).is_some_and(|other| (is_member(below) && is_member(other)) || share_a_member(below, other))
+    })
 }
 
 /// All managers of one object.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Managed(pub(crate) BTreeMap<Identity, Owned>);
 
 /// More updaters than this are not told apart.
 const MOST_UPDATERS: usize = 10;
 
 impl Managed {
-    pub(crate) fn of(object: &Value) -> Result<Managed, String> {
+    /// The managers of a stored object, which the server itself wrote.
+    pub(crate) fn of_stored(object: &Value) -> Result<Managed, String> {
+        Managed::of(object, |fields| Ok(Fields::stored(fields)))
+    }
+
+    /// The managers that a client sent.
+    pub(crate) fn of_sent(object: &Value) -> Result<Managed, String> {
+        Managed::of(object, |fields| FieldSet::parse(fields).map(Fields::new))
+    }
+
+    fn of(object: &Value, read: impl Fn(&Value) -> Result<Fields, String>) -> Result<Managed, String> {
         match object.pointer("/metadata/managedFields") {
             None | Some(Value::Null) => Ok(Managed::default()),
-            Some(Value::Array(entries)) => Managed::parse(entries),
+            Some(Value::Array(entries)) => Managed::parse(entries, read),
             Some(_) => Err("managedFields must be a list".to_owned()),
         }
     }
 
-    fn parse(entries: &[Value]) -> Result<Managed, String> {
+    fn parse(entries: &[Value], read: impl Fn(&Value) -> Result<Fields, String>) -> Result<Managed, String> {
         let mut managed = Managed::default();
         for (index, entry) in entries.iter().enumerate() {
             let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -110,8 +180,8 @@ impl Managed {
                 other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {index}")),
             }
             let fields = match entry.get("fieldsV1") {
-                None | Some(Value::Null) => FieldSet::new(),
-                Some(fields) => FieldSet::parse(fields)?,
+                None | Some(Value::Null) => Fields::new(FieldSet::new()),
+                Some(fields) => read(fields)?,
             };
             let identity = Identity::new(text("manager"), operation, text("apiVersion"), text("subresource"));
             let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
@@ -133,7 +203,7 @@ impl Managed {
     }
 
     /// Writes the entries into the object: appliers first, then by age and name.
-    pub(crate) fn write(&self, object: &mut Value) {
+    pub(crate) fn write(self, object: &mut Value) {
         let Value::Object(object) = object else { return };
         let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         let Value::Object(metadata) = metadata else { return };
@@ -141,16 +211,16 @@ impl Managed {
             metadata.remove("managedFields");
             return;
         }
-        let mut entries: Vec<(&Identity, &Owned)> = self.0.iter().collect();
-        entries.sort_by(|(left, left_owned), (right, right_owned)| {
-            let key = |identity: &Identity, owned: &Owned| (identity.operation, seconds(owned));
-            key(left, left_owned)
-                .cmp(&key(right, right_owned))
+        let timed = self.0.into_iter().map(|(identity, owned)| (seconds(&owned), identity, owned));
+        let mut entries: Vec<(i64, Identity, Owned)> = timed.collect();
+        entries.sort_by(|(left_time, left, left_owned), (right_time, right, right_owned)| {
+            (left.operation, left_time)
+                .cmp(&(right.operation, right_time))
                 .then_with(|| left.manager.cmp(&right.manager))
                 .then_with(|| left_owned.api_version.cmp(&right_owned.api_version))
                 .then_with(|| left.subresource.cmp(&right.subresource))
         });
-        let entries = entries.into_iter().map(|(identity, owned)| entry(identity, owned));
+        let entries = entries.into_iter().map(|(_, identity, owned)| entry(&identity, owned));
         metadata.insert("managedFields".to_owned(), Value::Array(entries.collect()));
     }
 
@@ -180,7 +250,7 @@ impl Managed {
                 self.0.insert(bucket.clone(), owned);
             }
             let (Some(newer), Some(ancient)) = (self.0.remove(&identity), self.0.get_mut(&bucket)) else { continue };
-            ancient.fields = ancient.fields.union(&newer.fields);
+            ancient.fields.parsed().extend(&newer.fields.to_set());
             ancient.time = newer.time;
             count -= 1;
         }
@@ -191,7 +261,7 @@ fn seconds(owned: &Owned) -> i64 {
     owned.time.as_deref().and_then(scalar::unix_seconds).unwrap_or(0)
 }
 
-fn entry(identity: &Identity, owned: &Owned) -> Value {
+fn entry(identity: &Identity, owned: Owned) -> Value {
     let mut entry = Map::new();
     let mut put = |name: &str, value: &str| {
         if !value.is_empty() {
@@ -204,7 +274,7 @@ fn entry(identity: &Identity, owned: &Owned) -> Value {
     put("time", owned.time.as_deref().unwrap_or_default());
     put("fieldsType", "FieldsV1");
     put("subresource", &identity.subresource);
-    entry.insert("fieldsV1".to_owned(), owned.fields.to_value());
+    entry.insert("fieldsV1".to_owned(), owned.fields.into_value());
     Value::Object(entry)
 }
 

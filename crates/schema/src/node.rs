@@ -21,6 +21,11 @@ pub struct Schema {
 pub struct NodeId(pub(crate) u32);
 
 impl Schema {
+    /// Whether any field has a default.
+    pub fn has_defaults(&self) -> bool {
+        self.arena.iter().any(|node| node.default.is_some())
+    }
+
     /// A schema that keeps everything: granular maps, atomic lists, as an object of an unknown type is tracked.
     pub fn untyped() -> Schema {
         let node = Node { preserve_unknown: true, ..Node::new(Kind::Any) };

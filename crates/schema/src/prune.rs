@@ -4,20 +4,22 @@
 //! pruned inside. apiVersion, kind and metadata of the object itself and of embedded resources are always known.
 
 use crate::node::{Kind, NodeId, Schema};
+use crate::strict::{Findings, Problem};
 use serde_json::Value;
 
-/// Prunes in place. Returns the dropped paths, sorted, each as `unknown field "spec.x"`.
+/// Prunes in place. Returns the dropped fields, sorted by path, each as `unknown field "spec.x"`.
 pub fn prune(schema: &Schema, value: &mut Value) -> Vec<String> {
-    let mut pruner = Pruner { schema, path: String::new(), dropped: Vec::new() };
+    let mut pruner = Pruner { schema, path: String::new(), dropped: Findings::new() };
     pruner.value(schema.root, value);
-    pruner.dropped.sort_unstable();
-    pruner.dropped.iter().map(|path| format!("unknown field {path:?}")).collect()
+    let mut messages = pruner.dropped.messages();
+    messages.sort_unstable();
+    messages
 }
 
 struct Pruner<'a> {
     schema: &'a Schema,
     path: String,
-    dropped: Vec<String>,
+    dropped: Findings,
 }
 
 impl Pruner<'_> {
@@ -42,7 +44,9 @@ impl Pruner<'_> {
                         _ if node.preserve_unknown => {}
                         _ => {
                             map.remove(&name);
-                            self.dropped.push(self.path.clone());
+                            if !self.dropped.is_full() {
+                                self.dropped.add(Problem::Unknown, self.path.clone());
+                            }
                         }
                     }
                     self.path.truncate(length);

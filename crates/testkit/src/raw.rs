@@ -2,7 +2,7 @@
 
 use crate::Cluster;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
 use pintle_apiserver::authn::User;
 use pintle_apiserver::request::{Peer, Request};
@@ -48,19 +48,20 @@ impl Cluster {
         body: impl Into<Bytes>,
     ) -> Answer {
         let mut map = HeaderMap::new();
-        map.insert("user-agent", HeaderValue::from_static("testkit"));
         for (name, value) in headers.iter().chain((!media.is_empty()).then_some(&("content-type", media))) {
-            map.insert(*name, HeaderValue::from_str(value).unwrap_or_else(|e| panic!("{name}: {e}")));
+            map.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}")));
         }
-        let request = Request {
-            method: Method::from_bytes(method.as_bytes()).unwrap_or_else(|e| panic!("{method}: {e}")),
-            uri: path.parse().unwrap_or_else(|e| panic!("{path}: {e}")),
-            headers: map,
-            body: body.into(),
-            peer,
-            upgrade: None,
-        };
-        let (head, body) = self.server.handle(request).await.into_parts();
+        map.entry("user-agent").or_insert(HeaderValue::from_static("testkit"));
+        let method = Method::from_bytes(method.as_bytes()).unwrap_or_else(|e| panic!("{method}: {e}"));
+        let uri = path.parse().unwrap_or_else(|e| panic!("{path}: {e}"));
+        self.send(peer, method, uri, map, body.into()).await
+    }
+
+    /// The same with everything as HTTP has it.
+    pub async fn send(&self, peer: Peer, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Answer {
+        let (mut head, ()) = http::Request::new(()).into_parts();
+        (head.method, head.uri, head.headers) = (method, uri, headers);
+        let (head, body) = self.server.handle(Request::new(head, body, peer)).await.into_parts();
         let bytes = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
         let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
         Answer {

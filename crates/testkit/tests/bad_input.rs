@@ -47,12 +47,6 @@ async fn malformed_bodies_get_a_status_that_says_so() {
         ("a name with capitals", named("Nope").to_string().into(), JSON, 422),
         ("a name with a slash", named("a/b").to_string().into(), JSON, 422),
         ("a name that is too long", named(&"a".repeat(300)).to_string().into(), JSON, 422),
-        (
-            "a version on create",
-            json!({"metadata": {"name": "x", "resourceVersion": "5"}}).to_string().into(),
-            JSON,
-            400,
-        ),
         ("a bad label", json!({"metadata": {"name": "x", "labels": {"a b": "c"}}}).to_string().into(), JSON, 422),
         ("a bad label value", json!({"metadata": {"name": "x", "labels": {"a": "-"}}}).to_string().into(), JSON, 422),
         ("a bad finalizer", json!({"metadata": {"name": "x", "finalizers": ["nope"]}}).to_string().into(), JSON, 422),
@@ -137,4 +131,44 @@ async fn malformed_queries_and_paths_are_refused() {
         let body = json!({"metadata": {"name": "x"}}).to_string();
         assert_refused(&cluster.request(method, &path, JSON, body).await, code, &path);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn duplicate_keys_do_not_stall_everyone() {
+    let cluster = Cluster::bare().await;
+    let repeated = ",\"a\":\"1\"".repeat(20_000);
+    let body = format!(
+        "{{\"metadata\":{{\"name\":\"x\",\"annotations\":{{\"a\":\"1\"{repeated}}}}}{}}}",
+        ",\"q\":1".repeat(20_000)
+    );
+    let answer = cluster.request("POST", MAPS, JSON, body.clone()).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    let duplicate = "299 - \"duplicate field \\\"metadata.annotations.a\\\"\"";
+    assert_eq!(answer.warnings(), [duplicate, "299 - \"unknown field \\\"q\\\"\""]);
+    let many: String = (0..5_000).map(|i| format!(",\"k{i}\":\"1\",\"k{i}\":\"2\"")).collect();
+    let body = format!("{{\"metadata\":{{\"name\":\"y\"}},\"data\":{{\"a\":\"1\"{many}}}}}");
+    let answer = cluster.request("POST", MAPS, JSON, body.clone()).await;
+    assert_eq!((answer.code, answer.warnings().len()), (201, 100), "as many warnings as are readable");
+    let refused = cluster.request("POST", &format!("{MAPS}?fieldValidation=Strict"), JSON, body).await;
+    assert_refused(&refused, 400, "strict");
+    assert!(refused.message().len() < 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strict_validation_reports_fields_as_they_were_sent() {
+    let cluster = Cluster::bare().await;
+    let json = r#"{"metadata":{"name":"x"},"zeta":1,"data":{"a":"1","a":"2"},"beta":1}"#;
+    let answer = cluster.request("POST", &format!("{MAPS}?fieldValidation=Strict"), JSON, json).await;
+    assert_refused(&answer, 400, "json");
+    let wanted = r#"strict decoding error: unknown field "zeta", duplicate field "data.a", unknown field "beta""#;
+    assert!(answer.message().ends_with(wanted), "{}", answer.message());
+    let yaml =
+        "\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\ndata:\n  unknown: uk1\n  foo: foo1\n  foo: foo2\n";
+    let apply = format!("{MAPS}/x?fieldManager=me&fieldValidation=Strict");
+    let answer = cluster.request("PATCH", &apply, "application/apply-patch+yaml", yaml).await;
+    assert_refused(&answer, 400, "yaml");
+    assert!(answer.message().contains("line 9: key \"foo\" already set in map"), "{}", answer.message());
+    let loose = cluster.request("PATCH", &apply.replace("Strict", "Warn"), "application/apply-patch+yaml", yaml).await;
+    assert_eq!((loose.code, &loose.body["data"]["foo"]), (201, &json!("foo2")), "the last one wins");
+    assert_eq!(loose.warnings(), ["299 - \"line 9: key \\\"foo\\\" already set in map\""]);
 }

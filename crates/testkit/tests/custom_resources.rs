@@ -151,3 +151,67 @@ async fn a_wrong_definition_is_refused_with_the_field() {
         answer.body["details"]["causes"].as_array().unwrap().iter().filter_map(|c| c["field"].as_str()).collect();
     assert!(fields.contains(&"metadata.name") && fields.contains(&"spec.scope"), "{fields:?}");
 }
+
+/// An object that nests `depth` levels below the field it stands in.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!(1), |inner, _| json!({"a": inner}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nests_too_deep_to_be_read_back_is_refused_and_loses_no_finalizer() {
+    let cluster = Cluster::bare().await;
+    let mut free = definition();
+    free["spec"]["versions"][0]["schema"] =
+        json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    assert_eq!(cluster.request("POST", DEFINITIONS, JSON, free.to_string()).await.code, 201);
+    let body = json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship", "spec": {},
+        "metadata": {"name": "argo", "finalizers": ["example.com/keep"]}});
+    assert_eq!(cluster.request("POST", SHIPS, JSON, body.to_string()).await.code, 201);
+    let path = format!("{SHIPS}/argo");
+    // As deep as may be: it reads back, also from a list.
+    let fits = json!({"spec": nested(99)});
+    let answer = cluster.request("PATCH", &path, "application/merge-patch+json", fits.to_string()).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    assert_eq!(cluster.request("GET", SHIPS, "", "").await.body["items"][0]["spec"], fits["spec"]);
+    let step = |path: &str, value: &Value| json!([{"op": "add", "path": path, "value": value}]).to_string();
+    let long = format!("/spec{}", "/a".repeat(90));
+    for (what, media, patch) in [
+        ("a merge", "application/merge-patch+json", json!({"spec": nested(100)}).to_string()),
+        ("a deeper merge", "application/merge-patch+json", json!({"spec": nested(126)}).to_string()),
+        ("an operation", "application/json-patch+json", step("/spec", &nested(100))),
+        ("an operation on what is deep already", "application/json-patch+json", step(&long, &nested(60))),
+    ] {
+        let answer = cluster.request("PATCH", &path, media, patch).await;
+        assert!(matches!(answer.code, 400 | 422), "{what}: {}", answer.body);
+    }
+    let mut deep = body.clone();
+    (deep["metadata"]["name"], deep["spec"]) = ("deep".into(), nested(110));
+    for media in [JSON, "application/yaml"] {
+        assert_eq!(cluster.request("POST", SHIPS, media, deep.to_string()).await.code, 400, "{media}");
+    }
+    let apply = format!("{SHIPS}/deep?fieldManager=me");
+    deep["spec"] = nested(99);
+    let applied = cluster.request("PATCH", &apply, "application/apply-patch+yaml", deep.to_string()).await;
+    assert_eq!(applied.code, 201, "with its managed fields it still reads: {}", applied.body);
+    let deleted = cluster.request("DELETE", &path, "", "").await;
+    assert_eq!(deleted.code, 200, "{}", deleted.body);
+    let kept = cluster.request("GET", &path, "", "").await;
+    assert!(kept.body["metadata"]["deletionTimestamp"].is_string(), "its finalizer keeps it: {}", kept.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_not_patched_out_of_service() {
+    let cluster = with_ships().await;
+    let path = format!("{DEFINITIONS}/ships.harbour.example.com");
+    let add = |path: &str, value: Value| json!([{"op": "add", "path": path, "value": value}]).to_string();
+    let schema =
+        (0..70).fold(json!({"type": "string"}), |inner, _| json!({"type": "object", "properties": {"a": inner}}));
+    let to = "/spec/versions/0/schema/openAPIV3Schema/properties/deep";
+    let answer = cluster.request("PATCH", &path, "application/json-patch+json", add(to, schema)).await;
+    assert!(matches!(answer.code, 400 | 422), "{}", answer.body);
+    let default = json!({"type": "array", "items": {"type": "integer"}, "default": vec![0; 100_000]});
+    let answer = cluster.request("PATCH", &path, "application/json-patch+json", add(to, default)).await;
+    assert_eq!(answer.code, 422, "{}", answer.message());
+    assert!(answer.message().contains("properties[deep].default"), "{}", answer.message());
+    assert_eq!(cluster.request("POST", SHIPS, JSON, ship("argo", &json!({"masts": 1}))).await.code, 201);
+}

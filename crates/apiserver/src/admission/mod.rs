@@ -64,13 +64,19 @@ impl Admission {
     }
 
     /// May refuse the object, after everything has changed that changes.
-    pub async fn validate(&self, write: &Write<'_>, operation: Operation, object: &Value) -> Result<(), Status> {
+    pub async fn validate(
+        &self,
+        write: &Write<'_>,
+        operation: Operation,
+        old: Option<&Value>,
+        object: &Value,
+    ) -> Result<(), Status> {
         if operation == Operation::Delete {
             node_restriction::on_delete(write, object)?;
             namespaces::protect(write, object)?;
         }
         if operation != Operation::Delete && write.resource.group == rights::GROUP {
-            rights::must_be_held(&self.authorizer, write, object).await?;
+            rights::must_be_held(&self.authorizer, write, old, object).await?;
         }
         Ok(())
     }

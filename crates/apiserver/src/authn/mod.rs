@@ -2,6 +2,8 @@
 
 pub mod bootstrap;
 pub mod certificate;
+pub mod impersonate;
+pub mod keys;
 pub mod token;
 
 use crate::request::Peer;
@@ -21,6 +23,8 @@ pub struct User {
 
 pub const MASTERS: &str = "system:masters";
 pub const AUTHENTICATED: &str = "system:authenticated";
+pub const ANONYMOUS: &str = "system:anonymous";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
 const NODES: &str = "system:nodes";
 
 impl User {
@@ -38,7 +42,7 @@ impl User {
     }
 
     pub fn anonymous() -> Self {
-        User { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()], ..User::default() }
+        User { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..User::default() }
     }
 
     /// The node that this user is, if it is one. A node that does not say which has the empty name.

@@ -1,24 +1,27 @@
 //! Service account tokens: made by the token subresource, signed with the server's own key, checked against the
-//! account they speak for.
+//! account they speak for and the object they are bound to.
 
+use super::keys::{KeyError, SigningKey};
 use super::{User, bootstrap};
 use crate::codec;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use pintle_meta::{Clock, object};
 use pintle_store::Store;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
+/// How long a token outlives the deletion of what it is bound to: clocks differ a little.
+const LEEWAY_SECONDS: i64 = 60;
+
 pub struct Tokens {
     store: Arc<dyn Store>,
     clock: Clock,
-    signing: EncodingKey,
-    checking: DecodingKey,
+    key: SigningKey,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Claims {
     aud: Vec<String>,
     exp: i64,
@@ -31,57 +34,55 @@ struct Claims {
     sub: String,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Bound {
-    namespace: String,
-    serviceaccount: Reference,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pod: Option<Reference>,
+/// The account that a token speaks for, and what it is bound to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bound {
+    pub namespace: String,
+    pub serviceaccount: Reference,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Reference>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Reference>,
+    /// Beside a Pod: where it runs, for information. Alone: what the token is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Reference>,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reference {
     pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
-/// Why the signing key cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("the key that signs service account tokens cannot be read: {0}")]
-pub struct KeyError(#[from] jsonwebtoken::errors::Error);
+impl Reference {
+    pub fn to(value: &Value) -> Self {
+        Reference { name: object::name(value).to_owned(), uid: object::uid(value).to_owned() }
+    }
+}
 
 impl Tokens {
-    /// From the two halves of a P-256 key in PEM.
-    pub fn new(store: Arc<dyn Store>, clock: Clock, private_pem: &str, public_pem: &str) -> Result<Self, KeyError> {
-        Ok(Tokens {
-            store,
-            clock,
-            signing: EncodingKey::from_ec_pem(private_pem.as_bytes())?,
-            checking: DecodingKey::from_ec_pem(public_pem.as_bytes())?,
-        })
+    pub fn new(store: Arc<dyn Store>, clock: Clock, key: SigningKey) -> Self {
+        Tokens { store, clock, key }
     }
 
-    pub fn issue(
-        &self,
-        namespace: &str,
-        account: Reference,
-        pod: Option<Reference>,
-        audiences: Vec<String>,
-        seconds: i64,
-        id: String,
-    ) -> Result<String, KeyError> {
+    /// The public keys, for programs that verify tokens themselves.
+    pub fn published_keys(&self) -> Value {
+        self.key.published()
+    }
+
+    pub fn issue(&self, bound: Bound, audiences: Vec<String>, seconds: i64, id: String) -> Result<String, KeyError> {
         let now = self.clock.now().as_second();
-        let claims = Claims {
+        self.key.sign(&Claims {
             aud: audiences,
-            exp: now + seconds,
+            exp: now.saturating_add(seconds),
             iat: now,
             iss: ISSUER.into(),
             jti: id,
-            sub: format!("system:serviceaccount:{namespace}:{}", account.name),
-            kubernetes: Bound { namespace: namespace.into(), serviceaccount: account, pod },
+            sub: format!("system:serviceaccount:{}:{}", bound.namespace, bound.serviceaccount.name),
+            kubernetes: bound,
             nbf: now,
-        };
-        Ok(jsonwebtoken::encode(&Header::new(Algorithm::ES256), &claims, &self.signing)?)
+        })
     }
 
     /// For whom a token speaks to this server, if it is good.
@@ -102,40 +103,50 @@ impl Tokens {
         }
     }
 
-    /// The account a token speaks for, if we signed it, it has not expired and the account still exists.
+    /// The account a token speaks for, if we signed it, it has not expired and what it is bound to still exists.
     async fn verify_signed(&self, token: &str, audiences: &[&str]) -> Option<(User, Vec<String>)> {
-        let mut validation = Validation::new(Algorithm::ES256);
-        validation.set_issuer(&[ISSUER]);
-        // Time is the injected clock's business, audiences are compared below.
-        validation.validate_exp = false;
-        validation.validate_nbf = false;
-        validation.validate_aud = false;
-        let claims = jsonwebtoken::decode::<Claims>(token, &self.checking, &validation).ok()?.claims;
+        let claims: Claims = self.key.claims(token, ISSUER)?;
         let now = self.clock.now().as_second();
         let meant: Vec<String> =
             claims.aud.into_iter().filter(|audience| audiences.contains(&audience.as_str())).collect();
         if now >= claims.exp || now < claims.nbf || meant.is_empty() {
             return None;
         }
-        let Bound { namespace, serviceaccount, pod } = claims.kubernetes;
-        self.lives(&format!("/registry/serviceaccounts/{namespace}/{}", serviceaccount.name), &serviceaccount.uid)
-            .await?;
+        let Bound { namespace, serviceaccount, pod, secret, node } = claims.kubernetes;
+        self.lives(&format!("/registry/serviceaccounts/{namespace}/"), &serviceaccount).await?;
+        if let Some(secret) = &secret {
+            self.lives(&format!("/registry/secrets/{namespace}/"), secret).await?;
+        }
+        match (&pod, &node) {
+            (Some(pod), _) => self.lives(&format!("/registry/pods/{namespace}/"), pod).await?,
+            (None, Some(node)) => self.lives("/registry/minions/", node).await?,
+            (None, None) => {}
+        }
         let mut user = User::new(
             &format!("system:serviceaccount:{namespace}:{}", serviceaccount.name),
             &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
         );
         user.uid = serviceaccount.uid;
-        user.extra.insert("authentication.kubernetes.io/credential-id".into(), vec![format!("JTI={}", claims.jti)]);
-        if let Some(pod) = pod {
-            self.lives(&format!("/registry/pods/{namespace}/{}", pod.name), &pod.uid).await?;
-            user.extra.insert("authentication.kubernetes.io/pod-name".into(), vec![pod.name]);
-            user.extra.insert("authentication.kubernetes.io/pod-uid".into(), vec![pod.uid]);
+        let mut tell = |key: &str, value: String| {
+            user.extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value]);
+        };
+        tell("credential-id", format!("JTI={}", claims.jti));
+        for (kind, reference) in [("pod", pod), ("node", node)] {
+            let Some(Reference { name, uid }) = reference else { continue };
+            tell(&format!("{kind}-name"), name);
+            if !uid.is_empty() {
+                tell(&format!("{kind}-uid"), uid);
+            }
         }
         Some((user, meant))
     }
 
-    async fn lives(&self, key: &str, uid: &str) -> Option<()> {
-        let entry = self.store.get(key).await.ok()??;
-        (object::uid(&codec::decode(&entry.value)) == uid).then_some(())
+    /// Whether an object is there and not long overdue to go.
+    async fn lives(&self, prefix: &str, reference: &Reference) -> Option<()> {
+        let entry = self.store.get(&format!("{prefix}{}", reference.name)).await.ok()??;
+        let found = codec::decode(&entry.value);
+        let deleted = object::text(&found, &["metadata", "deletionTimestamp"]).parse::<jiff::Timestamp>();
+        let overdue = deleted.is_ok_and(|at| at.as_second() + LEEWAY_SECONDS < self.clock.now().as_second());
+        (object::uid(&found) == reference.uid && !overdue).then_some(())
     }
 }

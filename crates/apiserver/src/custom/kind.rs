@@ -5,7 +5,7 @@ use crate::strategy::{AGE, ColumnDefinition, NAME, ScalePaths, Strategy};
 use crate::table;
 use jiff::Timestamp;
 use pintle_meta::{field, object};
-use pintle_schema::{Schema, default, validate};
+use pintle_schema::{Schema, validate};
 use serde_json::Value;
 
 pub struct CustomKind {
@@ -55,10 +55,6 @@ impl CustomKind {
 }
 
 impl Strategy for CustomKind {
-    fn default(&self, value: &mut Value) {
-        default::default(&self.schema, value);
-    }
-
     fn validate(&self, value: &Value, errors: &mut field::Errors) {
         errors.extend(validate::validate(&self.schema, value));
     }

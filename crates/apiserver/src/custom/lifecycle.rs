@@ -5,6 +5,7 @@ use crate::ApiServer;
 use crate::authn::User;
 use crate::codec;
 use crate::registry::{Change, DeleteOptions, Origin, Registry, Write, names_of};
+use crate::resources::apiextensions::approval::{Approval, CONDITION};
 use pintle_meta::{Status, object};
 use pintle_store::Range;
 use serde_json::{Value, json};
@@ -78,7 +79,10 @@ async fn establish(server: &ApiServer, definition: &Value) -> Result<(), Status>
             .map(|c| c["status"] == "True")
     };
     let accepted = object::at(definition, &["status", "acceptedNames"]) == object::at(definition, &["spec", "names"]);
-    if is("NamesAccepted") == Some(free) && is("Established") == Some(free) && (accepted || !free) {
+    let approval = Approval::of(definition);
+    let approved = approval.map(|approval| approval == Approval::Approved);
+    let told = is(CONDITION) == approved;
+    if told && is("NamesAccepted") == Some(free) && is("Established") == Some(free) && (accepted || !free) {
         return Ok(());
     }
     let now = server.registry.clock.now_rfc3339();
@@ -88,7 +92,7 @@ async fn establish(server: &ApiServer, definition: &Value) -> Result<(), Status>
             json!({"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message})
         };
         let mut changed = current.clone();
-        let conditions = if free {
+        let mut conditions = if free {
             vec![
                 condition("NamesAccepted", "NoConflicts", "no conflicts found"),
                 condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
@@ -99,6 +103,7 @@ async fn establish(server: &ApiServer, definition: &Value) -> Result<(), Status>
                 condition("Established", "NotAccepted", "not all names are accepted"),
             ]
         };
+        conditions.extend(approval.map(|approval| approval.condition(current, &now)));
         object::set(&mut changed, &["status", "conditions"], conditions);
         if free {
             object::set(&mut changed, &["status", "acceptedNames"], current["spec"]["names"].clone());

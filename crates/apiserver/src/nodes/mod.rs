@@ -37,7 +37,7 @@ pub struct Place {
 
 /// Brings a request to a node. The error says why it could not be brought.
 pub trait Nodes: Send + Sync + 'static {
-    fn send(&self, place: Place, request: Request<()>) -> BoxFuture<'static, Result<NodeAnswer, String>>;
+    fn send(&self, place: Place, request: Request<Bytes>) -> BoxFuture<'static, Result<NodeAnswer, String>>;
 }
 
 impl Place {
@@ -65,7 +65,7 @@ impl ApiServer {
     }
 
     /// Sends a request to the node of that name.
-    pub async fn ask_node(&self, name: &str, request: Request<()>) -> Result<NodeAnswer, Status> {
+    pub async fn ask_node(&self, name: &str, request: Request<Bytes>) -> Result<NodeAnswer, Status> {
         let catalogue = self.registry.catalogue.load_full();
         let resource = catalogue.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
         let node = crate::codec::decode(&self.registry.get(resource, "", name).await?.value);

@@ -2,8 +2,9 @@
 
 use super::{Pki, PkiError};
 use jiff::Timestamp;
-use rcgen::{CertificateSigningRequestParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SerialNumber};
+use rcgen::{CertificateSigningRequestParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType, SerialNumber};
 use std::collections::BTreeSet;
+use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, parse_x509_pem};
@@ -25,6 +26,9 @@ impl Pki {
         let text = std::str::from_utf8(request).map_err(|_| refused("it is not PEM"))?;
         let mut asked = CertificateSigningRequestParams::from_pem(text).map_err(|error| refused(&error.to_string()))?;
         let params = &mut asked.params;
+        if let Some(name) = params.subject_alt_names.iter().find_map(|name| self.own_name(name)) {
+            return Err(refused(&format!("{name} is the API server's own, and nobody else gets a certificate for it")));
+        }
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = terms.usages.iter().filter_map(|usage| key_usage(usage)).collect();
         params.extended_key_usages = terms.usages.iter().filter_map(|usage| purpose(usage)).collect();
@@ -34,6 +38,18 @@ impl Pki {
         params.serial_number = Some(SerialNumber::from((terms.serial >> 1).to_be_bytes().to_vec()));
         params.use_authority_key_identifier_extension = true;
         Ok(asked.signed_by(&self.issuer()?)?.pem())
+    }
+}
+
+impl Pki {
+    /// The name as text if it is one of the API server's own.
+    fn own_name(&self, name: &SanType) -> Option<String> {
+        let text = match name {
+            SanType::DnsName(name) => name.as_str().trim_end_matches('.').to_ascii_lowercase(),
+            SanType::IpAddress(address) => address.to_canonical().to_string(),
+            _ => return None,
+        };
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(&text).then_some(text)
     }
 }
 
@@ -133,5 +149,26 @@ mod tests {
         assert_eq!(public_key_hash(&one.ca_pem).unwrap(), hash);
         assert_ne!(public_key_hash(&other.ca_pem).unwrap(), hash);
         assert!(public_key_hash("x").is_err());
+    }
+
+    #[test]
+    fn nobody_gets_a_certificate_for_a_name_of_the_api_server() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let pki = Pki::generate(now).unwrap();
+        pki.server_tls(&[[192, 0, 2, 1].into()], &["api.example.com".to_owned()], now).unwrap();
+        let usages = ["server auth".to_owned()];
+        let terms = Terms { usages: &usages, not_before: now, not_after: now, serial: 1 };
+        for (name, signed) in [
+            ("worker.example.com", true),
+            ("192.0.2.2", true),
+            ("kubernetes.default.svc", false),
+            ("Kubernetes", false),
+            ("api.example.com", false),
+            ("192.0.2.1", false),
+            ("10.96.0.1", false),
+        ] {
+            let params = CertificateParams::new([name.to_owned()]).unwrap();
+            assert_eq!(pki.sign_request(&request(params), &terms).is_ok(), signed, "{name}");
+        }
     }
 }

@@ -34,9 +34,7 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Written, Status> {
         let resource = write.resource;
-        if !object::resource_version(&object).is_empty() {
-            return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
-        }
+        let sent_version = object::resource_version(&object).to_owned();
         metadata::place(write, &mut object)?;
         let generated = metadata::name_new(&self.random, &mut object);
         if track {
@@ -54,15 +52,25 @@ impl Registry {
         let mut errors = Vec::new();
         metadata::validate(resource, &object, &mut errors);
         resource.check(&object, &mut errors);
+        resource.strategy.validate_create(&object, &mut errors);
         let name = object::name(&object).to_owned();
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
         }
-        self.admission.validate(write, Admitted::Create, &object).await?;
+        self.admission.validate(write, Admitted::Create, None, &object).await?;
         warnings.extend(resource.strategy.warnings(&object));
+        warnings.extend(self.no_effect(write, &object));
         pintle_schema::decode::complete(resource.schema(), &mut object);
+        codec::check_nesting(&object)?;
         if write.dry_run {
+            if !sent_version.is_empty() {
+                object::metadata(&mut object).insert("resourceVersion".into(), sent_version.into());
+            }
             return self.create_dry(write, object).await;
+        }
+        // The last thing that is looked at, and no matter for a dry run: so it is upstream, down to the code.
+        if sent_version.parse::<u64>().is_ok_and(|version| version != 0) {
+            return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         self.store_new(write, object, generated, &asked).await
     }
@@ -77,9 +85,9 @@ impl Registry {
     async fn create_dry(&self, write: &Write<'_>, object: Value) -> Result<Written, Status> {
         let resource = write.resource;
         let name = object::name(&object);
-        match self.get(resource, write.namespace, name).await {
-            Ok(_) => Err(Status::already_exists(&resource.group, &resource.name, name)),
-            Err(_) => Ok(Written::Shown(object)),
+        match self.store.get(&resource.key(write.namespace, name)).await.map_err(super::read_error)? {
+            Some(_) => Err(Status::already_exists(&resource.group, &resource.name, name)),
+            None => Ok(Written::Shown(object)),
         }
     }
 

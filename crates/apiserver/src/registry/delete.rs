@@ -88,9 +88,9 @@ impl Registry {
         let key: Arc<str> = resource.key(write.namespace, name).into();
         loop {
             let entry = self.get(resource, write.namespace, name).await?;
-            let old = codec::decode(&entry.value);
+            let old = codec::decode_whole(&entry.value)?;
             check_preconditions(write, name, &old, options)?;
-            self.admission.validate(write, Admitted::Delete, &old).await?;
+            self.admission.validate(write, Admitted::Delete, None, &old).await?;
             let mut object = old.clone();
             let held = self.mark(write, &mut object, options);
             if write.dry_run || options.dry_run {

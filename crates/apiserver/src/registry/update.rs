@@ -47,7 +47,7 @@ impl Registry {
                     result => return result.map(|written| (written, true)),
                 }
             };
-            let old = codec::decode(&entry.value);
+            let old = codec::decode_whole(&entry.value)?;
             let changed = change(Some(&old))?;
             // Who names a version insists on it.
             let insists = !object::resource_version(&changed.object).is_empty()
@@ -104,7 +104,9 @@ impl Registry {
             resource.strategy.prepare_update(&mut object, &old, write.subresource);
             let annotated = || object.pointer("/metadata/annotations") != old.pointer("/metadata/annotations");
             let differs = spec_differs(&object, &old) || (resource.strategy.counts_annotations() && annotated());
-            if resource.strategy.counts_generations() && differs {
+            // A binding is the scheduler's answer to a spec, not another spec.
+            let counts = resource.strategy.counts_generations() && write.subresource != "binding";
+            if counts && differs {
                 let generation = object::integer(&old, &["metadata", "generation"]).unwrap_or(0) + 1;
                 object::metadata(&mut object).insert("generation".into(), generation.into());
             }
@@ -122,12 +124,14 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.group, &resource.kind, object::name(&old), &errors));
         }
-        self.admission.validate(write, Admitted::Update, &object).await?;
+        self.admission.validate(write, Admitted::Update, Some(&old), &object).await?;
         if !status_write {
             warnings.extend(resource.strategy.warnings(&object));
+            warnings.extend(self.no_effect(write, &object));
         }
         object::set(&mut object, &["metadata", "resourceVersion"], object::resource_version(&old));
         pintle_schema::decode::complete(resource.schema(), &mut object);
+        codec::check_nesting(&object)?;
         if object == old || pintle_schema::apply::same_but_for_times(&old, &object) {
             return Ok(Some(Written::Stored(entry.clone())));
         }
@@ -140,7 +144,8 @@ impl Registry {
             return Ok(Some(Written::Shown(object)));
         }
         if finished {
-            return Ok(self.remove(write, key, entry, &object).await?.then_some(Written::Shown(object)));
+            // What is given back is what the old object held: the new one names what it likes.
+            return Ok(self.remove(write, key, entry, &old).await?.then_some(Written::Shown(object)));
         }
         self.replace(write, key, entry, &old, object, &asked).await
     }

@@ -8,6 +8,10 @@
 //! apps.v1.DeploymentStrategy  rollingUpdate  {}               type=RollingUpdate
 //! ```
 //!
+//! A field that Go's types always write and that is no pointer comes in as its zero value from typed clients: where `zero` is
+//! `absent`, an empty text or a 0 is filled in too. (A zero value that Go's types leave out was dropped when the body was decoded;
+//! one behind a pointer is what the user said.)
+//!
 //! What depends on more than that is code, in the kind's own file.
 
 use super::core::pod_spec;
@@ -31,6 +35,7 @@ struct Row {
     value: Value,
     /// The field to look at, and the values with which the row counts.
     when: Option<(&'static str, Vec<&'static str>)>,
+    zero_is_absent: bool,
 }
 
 #[derive(Default)]
@@ -44,11 +49,16 @@ fn table() -> &'static BTreeMap<&'static str, OfType> {
     TABLE.get_or_init(|| {
         let mut table: BTreeMap<&'static str, OfType> = BTreeMap::new();
         for line in include_str!("../../facts/defaults.tsv").lines().skip(1) {
-            if let [type_name, field, value, when] = line.split('\t').collect::<Vec<_>>()[..]
+            if let [type_name, field, value, when, zero] = line.split('\t').collect::<Vec<_>>()[..]
                 && let Ok(value) = serde_json::from_str(value)
             {
                 let when = when.split_once('=').map(|(field, values)| (field, values.split('|').collect()));
-                table.entry(type_name).or_default().rows.push(Row { field, value, when });
+                table.entry(type_name).or_default().rows.push(Row {
+                    field,
+                    value,
+                    when,
+                    zero_is_absent: zero == "absent",
+                });
             }
         }
         for (type_name, computed) in COMPUTED {
@@ -89,6 +99,9 @@ impl OfType {
         }
         for row in &self.rows {
             if row.applies(map) {
+                if row.zero_is_absent && map.get(row.field).is_some_and(|given| *given == "" || *given == 0) {
+                    map.remove(row.field);
+                }
                 object::fill(map, row.field, row.value.clone());
             }
         }
@@ -131,6 +144,62 @@ mod tests {
         assert_eq!(pod["restartPolicy"], "Always");
         assert_eq!(pod["containers"][0]["terminationMessagePolicy"], "File");
         assert_eq!(job["spec"]["concurrencyPolicy"], "Allow");
+    }
+
+    #[test]
+    fn a_zero_value_of_a_typed_client_is_nothing_said() {
+        let cases = [
+            ("rbac.v1.RoleBinding", "/roleRef/apiGroup", json!(""), json!("rbac.authorization.k8s.io")),
+            ("rbac.v1.ClusterRoleBinding", "/subjects/0/apiGroup", json!(""), json!("rbac.authorization.k8s.io")),
+            ("flowcontrol.v1.FlowSchema", "/spec/matchingPrecedence", json!(0), json!(1000)),
+            (
+                "flowcontrol.v1.PriorityLevelConfiguration",
+                "/spec/limited/limitResponse/queuing/queues",
+                json!(0),
+                json!(64),
+            ),
+            (
+                "flowcontrol.v1.PriorityLevelConfiguration",
+                "/spec/limited/limitResponse/queuing/handSize",
+                json!(0),
+                json!(8),
+            ),
+            ("batch.v1.Job", "/spec/podFailurePolicy/rules/0/onPodConditions/0/status", json!(""), json!("True")),
+            ("core.v1.Pod", "/spec/restartPolicy", json!(""), json!("Always")),
+            ("core.v1.Pod", "/spec/containers/0/imagePullPolicy", json!(""), json!("IfNotPresent")),
+            ("core.v1.Pod", "/spec/containers/0/livenessProbe/periodSeconds", json!(0), json!(10)),
+            ("core.v1.Service", "/spec/ports/0/protocol", json!(""), json!("TCP")),
+            ("core.v1.Service", "/spec/type", json!(""), json!("ClusterIP")),
+            ("core.v1.Secret", "/type", json!(""), json!("Opaque")),
+            ("batch.v1.CronJob", "/spec/concurrencyPolicy", json!(""), json!("Allow")),
+            ("apps.v1.Deployment", "/spec/strategy/type", json!(""), json!("RollingUpdate")),
+            // Behind a pointer, zero is a value.
+            ("apps.v1.Deployment", "/spec/replicas", json!(0), json!(0)),
+            ("flowcontrol.v1.PriorityLevelConfiguration", "/spec/limited/nominalConcurrencyShares", json!(0), json!(0)),
+            ("networking.v1.IngressClass", "/spec/parameters/scope", json!(""), json!("")),
+            (
+                "admissionregistration.v1.ValidatingWebhookConfiguration",
+                "/webhooks/0/failurePolicy",
+                json!(""),
+                json!(""),
+            ),
+        ];
+        for (type_name, path, given, wanted) in cases {
+            let schema = Schema::builtin(type_name).unwrap();
+            // Builds what the path names, from its end.
+            let object = path.rsplit('/').filter(|step| !step.is_empty()).fold(given, |inner, step| match step {
+                "0" => json!([inner]),
+                "roleRef" => json!({step: {"apiGroup": inner["apiGroup"], "kind": "Role", "name": "r"}}),
+                "subjects" => json!({step: [{"apiGroup": "", "kind": "User", "name": "u"}]}),
+                _ => json!({step: inner}),
+            });
+            let mut object = pintle_schema::decode::decode(&schema, object).unwrap().value;
+            if let Some(container) = object.pointer_mut("/spec/containers/0").and_then(Value::as_object_mut) {
+                container.insert("image".into(), "nginx:1".into());
+            }
+            fill(&schema, &mut object);
+            assert_eq!(object.pointer(path), Some(&wanted), "{type_name} {path}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub mod print;
 pub mod rules;
 
 mod admissionregistration;
-mod apiextensions;
+pub mod apiextensions;
 mod apiregistration;
 mod apps;
 mod autoscaling;

@@ -155,7 +155,13 @@ fn paths(resources: &[&Arc<Resource>]) -> Map<String, Value> {
 fn v2(server: &ApiServer, headers: &HeaderMap) -> Response<Body> {
     let catalogue = server.registry.catalogue.load();
     let resources: Vec<&Arc<Resource>> = catalogue.resources().iter().collect();
-    let document = swagger::document(super::health::KUBERNETES, schemas(&resources), paths(&resources));
+    let mut schemas = schemas(&resources);
+    for resource in resources.iter().filter(|r| r.custom) {
+        if let Some(schema) = schemas.get_mut(&definition(resource)) {
+            swagger::widen_root(schema);
+        }
+    }
+    let document = swagger::document(super::health::KUBERNETES, schemas, paths(&resources));
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     match swagger::ASKED.into_iter().any(|media| accept.contains(media)) {
         true => response::with_type(200, swagger::ANSWERED, swagger::encode(&document)),

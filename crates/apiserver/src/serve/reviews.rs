@@ -7,6 +7,7 @@ use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::response;
 use http::Response;
+use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::{Status, object};
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,11 @@ pub async fn dispatch(server: &ApiServer, exchange: &mut Exchange) -> Option<Res
 
 async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Result<Response<Body>, Status> {
     let mut question = exchange.object(&server.registry)?;
+    let mut errors = Vec::new();
+    validate(kind, exchange.namespace(), &question, &mut errors);
+    if !errors.is_empty() {
+        return Err(Status::invalid(&exchange.resource.group, kind, "", &errors));
+    }
     let user = exchange.user.clone();
     let status = match kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(&user)}),
@@ -35,6 +41,9 @@ async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Resu
         "SelfSubjectAccessReview" => decide(server, &user, &question).await,
         "SelfSubjectRulesReview" => {
             let namespace = object::text(&question, &["spec", "namespace"]).to_owned();
+            if namespace.is_empty() {
+                return Err(Status::bad_request("no namespace on request"));
+            }
             rules(server, &user, &namespace).await
         }
         _ => {
@@ -49,6 +58,54 @@ async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Resu
     object::metadata(&mut question);
     question["status"] = status;
     Ok(response::value(201, exchange.wanted, &question))
+}
+
+/// A question about access names one thing and somebody; a local one stays in the namespace of its path.
+fn validate(kind: &str, namespace: &str, question: &Value, errors: &mut Errors) {
+    let spec = Path::new("spec");
+    if !matches!(kind, "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview") {
+        return;
+    }
+    let part = |key: &str| object::at(question, &["spec", key]).filter(|value| !value.is_null());
+    let (resource, path) = (part("resourceAttributes"), part("nonResourceAttributes"));
+    match (resource, path) {
+        (Some(_), Some(path)) => errors.push(Error::invalid(
+            &spec.child("nonResourceAttributes"),
+            path.clone(),
+            "cannot be specified in combination with resourceAttributes",
+        )),
+        (None, None) => errors.push(Error::invalid(
+            &spec.child("resourceAttributes"),
+            Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        _ => {}
+    }
+    let named = !object::text(question, &["spec", "user"]).is_empty()
+        || !object::list(question, &["spec", "groups"]).is_empty();
+    if kind != "SelfSubjectAccessReview" && !named {
+        errors.push(Error::invalid(&spec.child("user"), "", "at least one of user or group must be specified"));
+    }
+    if kind != "LocalSubjectAccessReview" {
+        return;
+    }
+    let given = object::namespace(question);
+    if !given.is_empty() && given != namespace {
+        errors.push(Error::invalid(
+            &Path::new("metadata").child("namespace"),
+            given,
+            "must match the namespace of the path",
+        ));
+    }
+    let asked = resource.map(|resource| object::text(resource, &["namespace"])).filter(|asked| *asked != namespace);
+    if let Some(asked) = asked {
+        let path = spec.child("resourceAttributes").child("namespace");
+        errors.push(Error::invalid(&path, asked, "must match metadata.namespace"));
+    }
+    if let Some(path) = path {
+        let why = "disallowed on this kind of request";
+        errors.push(Error::invalid(&spec.child("nonResourceAttributes"), path.clone(), why));
+    }
 }
 
 /// For whom a token speaks, to those who are named or else to this server.

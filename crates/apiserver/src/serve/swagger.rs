@@ -16,6 +16,51 @@ pub fn document(version: &str, schemas: Map<String, Value>, paths: Map<String, V
     json!({"swagger": "2.0", "info": {"title": "Pintle", "version": version}, "paths": paths, "definitions": schemas})
 }
 
+/// Takes out of a custom schema what kubectl cannot cope with in v2: such a field may hold anything.
+pub fn widen_root(schema: &mut Value) {
+    if is_set(schema, "x-kubernetes-preserve-unknown-fields") {
+        let mut bare = json!({"type": "object"});
+        if let Some(kinds) = schema.get("x-kubernetes-group-version-kind") {
+            bare["x-kubernetes-group-version-kind"] = kinds.clone();
+        }
+        *schema = bare;
+        return;
+    }
+    widen(schema);
+}
+
+fn is_set(schema: &Value, flag: &str) -> bool {
+    schema.get(flag).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn widen(schema: &mut Value) {
+    let (nullable, preserves) = (is_set(schema, "nullable"), is_set(schema, "x-kubernetes-preserve-unknown-fields"));
+    let Some(map) = schema.as_object_mut() else { return };
+    for junctor in ["allOf", "anyOf", "oneOf", "not"] {
+        map.remove(junctor);
+    }
+    if nullable || preserves {
+        map.remove("items");
+        map.remove("properties");
+    }
+    let of_type = map.get("type").and_then(Value::as_str).unwrap_or_default();
+    if nullable || (preserves && of_type == "object") || (of_type == "array" && !map.contains_key("items")) {
+        map.remove("type");
+    }
+    map.remove("nullable");
+    if let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) {
+        let nullable: Vec<String> =
+            properties.iter().filter(|(_, p)| is_set(p, "nullable")).map(|(name, _)| name.clone()).collect();
+        properties.values_mut().for_each(widen);
+        if let Some(required) = map.get_mut("required").and_then(Value::as_array_mut) {
+            required.retain(|name| !nullable.iter().any(|n| name == n));
+        }
+    }
+    for key in ["items", "additionalProperties"] {
+        map.get_mut(key).filter(|below| below.is_object()).map(widen);
+    }
+}
+
 /// A schema as v2 writes it.
 fn older(schema: &Value) -> Value {
     let Some(newer) = schema.as_object() else { return json!({}) };

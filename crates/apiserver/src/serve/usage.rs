@@ -9,6 +9,7 @@ use crate::nodes;
 use crate::registry::read_error;
 use crate::request::{Query, ResourcePath};
 use crate::response::{self, Shape, Wanted};
+use bytes::Bytes;
 use futures::StreamExt;
 use http::{Request, Response};
 use pintle_meta::labels::Selector;
@@ -30,7 +31,11 @@ const WINDOW: &str = "10s";
 
 /// Whether a path is one of these, and they are served.
 pub fn is_served(server: &ApiServer, path: &ResourcePath) -> bool {
-    server.knows_nodes() && path.group == GROUP && path.version == VERSION && path.subresource.is_empty()
+    server.knows_nodes()
+        && path.group == GROUP
+        && path.version == VERSION
+        && path.subresource.is_empty()
+        && RESOURCES.iter().any(|(name, ..)| path.resource == *name)
 }
 
 /// The group in a list of groups.
@@ -70,7 +75,7 @@ pub async fn answer(
     }
     let selector = Selector::parse(query.get("labelSelector")).map_err(|e| Status::bad_request(e.to_string()))?;
     let (kind, prefix) = match path.resource.as_str() {
-        "nodes" => ("NodeMetrics", "/registry/minions/".to_owned()),
+        "nodes" if !path.in_namespace => ("NodeMetrics", "/registry/minions/".to_owned()),
         "pods" if path.namespace.is_empty() => ("PodMetrics", "/registry/pods/".to_owned()),
         "pods" => ("PodMetrics", format!("/registry/pods/{}/", path.namespace)),
         _ => return Err(Status::no_such_resource()),
@@ -118,7 +123,8 @@ async fn ask(server: &ApiServer, names: impl IntoIterator<Item = String>) -> BTr
 }
 
 async fn summary(server: &ApiServer, node: &str) -> Result<Value, Status> {
-    let request = Request::builder().uri("/stats/summary").body(()).map_err(|e| Status::internal(e.to_string()))?;
+    let request =
+        Request::builder().uri("/stats/summary").body(Bytes::new()).map_err(|e| Status::internal(e.to_string()))?;
     let answer = server.ask_node(node, request).await?;
     let bytes = nodes::read(answer.response.into_body()).await?;
     serde_json::from_slice(&bytes).map_err(|error| Status::internal(error.to_string()))

@@ -10,7 +10,10 @@ use pintle_meta::{Status, field, object};
 use serde_json::{Value, json};
 
 pub async fn bind(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let binding = crate::incoming::read(&exchange.headers, &exchange.body, "Binding", false)?.value;
+    let binding = super::body_as(exchange, "", "v1", "Binding")?;
+    if object::name(&binding) != exchange.path.name {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
     let node = object::text(&binding, &["target", "name"]).to_owned();
     let kind = object::text(&binding, &["target", "kind"]);
     let mut errors = Vec::new();

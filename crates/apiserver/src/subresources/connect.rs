@@ -6,6 +6,7 @@ use crate::body::Body;
 use crate::codec;
 use crate::exchange::Exchange;
 use crate::nodes::{self, Duplex, NodeAnswer};
+use bytes::Bytes;
 use http::{HeaderName, Method, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -57,7 +58,13 @@ pub async fn stream(server: &ApiServer, exchange: &mut Exchange) -> Result<Respo
 /// `nodes/…/proxy/…`: any path of a node, for those who may.
 pub async fn proxy(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
     let text = query::encode(exchange.query.pairs());
-    let mut request = to_node(&format!("/{}", exchange.path.rest), &text)?;
+    let mut request = to_node(&format!("/{}", query::encode_path(&exchange.path.rest)), &text)?;
+    *request.body_mut() = exchange.body.clone();
+    for (name, value) in &exchange.headers {
+        if is_passed_on(name) {
+            request.headers_mut().append(name, value.clone());
+        }
+    }
     *request.method_mut() = match exchange.verb {
         "get" => Method::GET,
         "create" => Method::POST,
@@ -80,6 +87,24 @@ pub async fn proxy(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
         splice(server, upgrade, connection);
     }
     Ok(response)
+}
+
+/// Headers about the content go on to the node; those about this connection and its user do not.
+fn is_passed_on(name: &HeaderName) -> bool {
+    let ends_here = [
+        header::AUTHORIZATION,
+        header::CONNECTION,
+        header::CONTENT_LENGTH,
+        header::COOKIE,
+        header::HOST,
+        header::PROXY_AUTHORIZATION,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+    ];
+    let own = ["impersonate-", "pintle-", "sec-websocket-", "x-remote-", "keep-alive", "proxy-"];
+    !ends_here.contains(name) && !own.iter().any(|prefix| name.as_str().starts_with(prefix))
 }
 
 /// A WebSocket begins with a GET, and a command is still more than a look.
@@ -136,13 +161,13 @@ fn ports(exchange: &Exchange) -> Vec<(&'static str, String)> {
     if ports.is_empty() { Vec::new() } else { vec![("port", ports.join(","))] }
 }
 
-pub(super) fn to_node(path: &str, query: &str) -> Result<Request<()>, Status> {
+pub(super) fn to_node(path: &str, query: &str) -> Result<Request<Bytes>, Status> {
     let uri = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-    let request = Request::builder().method(Method::GET).uri(uri).body(());
+    let request = Request::builder().method(Method::GET).uri(uri).body(Bytes::new());
     request.map_err(|error| Status::bad_request(format!("{path:?} is no path of a node: {error}")))
 }
 
-fn negotiate(exchange: &Exchange, request: &mut Request<()>) {
+pub(super) fn negotiate(exchange: &Exchange, request: &mut Request<Bytes>) {
     for name in NEGOTIATION {
         for value in exchange.headers.get_all(&name) {
             request.headers_mut().append(&name, value.clone());
@@ -151,7 +176,7 @@ fn negotiate(exchange: &Exchange, request: &mut Request<()>) {
 }
 
 /// Lets a client and a node talk until one of them ends, or the server does.
-fn splice(server: &ApiServer, upgrade: OnUpgrade, mut connection: Box<dyn Duplex>) {
+pub(super) fn splice(server: &ApiServer, upgrade: OnUpgrade, mut connection: Box<dyn Duplex>) {
     let server = server.clone();
     let talking = async move {
         match upgrade.await {

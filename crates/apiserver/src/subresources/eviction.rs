@@ -12,7 +12,16 @@ use pintle_store::{Expect, Op, Range, Txn};
 use serde_json::{Value, json};
 
 pub async fn evict(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let eviction = crate::incoming::read(&exchange.headers, &exchange.body, "Eviction", false)?.value;
+    let eviction = super::body_as(exchange, "policy", "v1", "Eviction")?;
+    if object::name(&eviction) != exchange.path.name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let namespace = object::namespace(&eviction);
+    if !namespace.is_empty() && namespace != exchange.path.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
     let options = object::at(&eviction, &["deleteOptions"]).cloned().unwrap_or_else(|| json!({}));
     let mut options = DeleteOptions::from_value(&options)?;
     options.dry_run |= exchange.query.dry_run()?;

@@ -23,7 +23,7 @@ pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -
     let parsed = match verb {
         "update" => crate::incoming::read(&exchange.headers, &exchange.body, "Scale", false)?,
         // Patches are JSON; an applied one may be YAML, of which JSON is a part.
-        _ => crate::body::parse_yaml(&exchange.body)
+        _ => crate::parse::yaml(&exchange.body)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?,
     };
     let media = crate::incoming::media_type(&exchange.headers);

@@ -1,73 +1,129 @@
-//! `serviceaccounts/…/token`: a signed token for an account, bound to a Pod if one is named.
+//! `serviceaccounts/…/token`: a signed token for an account, bound to a Pod, a Secret or a Node if one is named.
 
+use super::body_as;
 use crate::ApiServer;
 use crate::admission::node_restriction;
-use crate::authn::token::{ISSUER, Reference};
+use crate::authn::token::{Bound, ISSUER, Reference};
 use crate::body::Body;
 use crate::codec;
 use crate::exchange::Exchange;
 use crate::response;
 use http::Response;
 use jiff::SignedDuration;
-use pintle_meta::{Status, clock, field, object};
-use serde_json::Value;
+use pintle_meta::{Status, clock, field, names, object};
+use serde_json::{Value, json};
 
-const SHORTEST: i64 = 600;
-const LONGEST: i64 = 1 << 32;
+const GROUP: &str = "authentication.k8s.io";
+const SHORTEST_SECONDS: i64 = 600;
+const LONGEST_SECONDS: i64 = 1 << 32;
+const DEFAULT_SECONDS: i64 = 3600;
 
 pub async fn request(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let mut review = crate::incoming::read(&exchange.headers, &exchange.body, "TokenRequest", false)?.value;
+    let mut review = body_as(exchange, GROUP, "v1", "TokenRequest")?;
     node_restriction::token(server, exchange, &review).await?;
     let namespace = exchange.namespace().to_owned();
     let name = exchange.path.name.clone();
+    for (key, own) in [("name", &name), ("namespace", &namespace)] {
+        let given = object::text(&review, &["metadata", key]);
+        if !given.is_empty() && given != own {
+            let path = field::Path::new("metadata").child(key);
+            let why = format!("must match the service account {key} if specified");
+            return Err(Status::invalid(GROUP, "TokenRequest", &name, &[field::Error::invalid(&path, given, &why)]));
+        }
+    }
     let account = codec::decode(&server.registry.get(&exchange.resource, &namespace, &name).await?.value);
-    let seconds = object::integer(&review, &["spec", "expirationSeconds"]).unwrap_or(3600);
-    let path = field::Path::new("spec").child("expirationSeconds");
+    let (uid, own) = (object::uid(&review), object::uid(&account));
+    if !uid.is_empty() && uid != own {
+        let why = format!("the UID in the token request ({uid}) does not match the UID of the service account ({own})");
+        return Err(Status::conflict(GROUP, "TokenRequest", &name, &why));
+    }
+    let seconds = object::integer(&review, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_SECONDS);
     let why = match seconds {
-        s if s < SHORTEST => Some("may not specify a duration less than 10 minutes"),
-        s if s > LONGEST => Some("may not specify a duration larger than 2^32 seconds"),
+        s if s < SHORTEST_SECONDS => Some("may not specify a duration less than 10 minutes"),
+        s if s > LONGEST_SECONDS => Some("may not specify a duration larger than 2^32 seconds"),
         _ => None,
     };
     if let Some(why) = why {
-        let error = field::Error::invalid(&path, seconds, why);
-        return Err(Status::invalid("authentication.k8s.io", "TokenRequest", &name, &[error]));
+        let path = field::Path::new("spec").child("expirationSeconds");
+        return Err(Status::invalid(GROUP, "TokenRequest", "", &[field::Error::invalid(&path, seconds, why)]));
     }
     let mut audiences: Vec<String> =
         object::list(&review, &["spec", "audiences"]).iter().filter_map(|a| a.as_str().map(str::to_owned)).collect();
     if audiences.is_empty() {
         audiences.push(ISSUER.to_owned());
     }
-    let pod = match object::at(&review, &["spec", "boundObjectRef"]) {
-        Some(bound) if object::text(bound, &["kind"]) == "Pod" => {
-            let pod = object::text(bound, &["name"]);
-            let key = format!("/registry/pods/{namespace}/{pod}");
-            let found = server.registry.store.get(&key).await.map_err(crate::registry::read_error)?;
-            let found = found.ok_or_else(|| Status::not_found("", "pods", pod))?;
-            Some(Reference { name: pod.to_owned(), uid: object::uid(&codec::decode(&found.value)).to_owned() })
-        }
-        Some(other) if !other.is_null() => {
-            return Err(Status::bad_request(format!(
-                "cannot bind token for serviceaccount {name:?} to {}: only Pods are supported",
-                object::kind(other)
-            )));
-        }
-        _ => None,
+    let mut bound = Bound {
+        namespace: namespace.clone(),
+        serviceaccount: Reference::to(&account),
+        pod: None,
+        secret: None,
+        node: None,
     };
-    let account = Reference { name: name.clone(), uid: object::uid(&account).to_owned() };
+    if let Some(reference) = object::at(&review, &["spec", "boundObjectRef"]).filter(|r| !r.is_null()) {
+        bind(server, reference, &mut bound).await?;
+    }
     let token = server
         .tokens
-        .issue(&namespace, account, pod, audiences.clone(), seconds, server.registry.random.uid())
+        .issue(bound, audiences.clone(), seconds, server.registry.random.uid())
         .map_err(|error| Status::internal(error.to_string()))?;
-    let expires = server.registry.clock.now().checked_add(SignedDuration::from_secs(seconds));
-    let expires = expires.map(clock::rfc3339).unwrap_or_default();
-    object::set(&mut review, &["kind"], "TokenRequest");
-    object::set(&mut review, &["apiVersion"], "authentication.k8s.io/v1");
+    let now = server.registry.clock.now();
+    let expires = now.checked_add(SignedDuration::from_secs(seconds)).map(clock::rfc3339).unwrap_or_default();
     object::set(&mut review, &["metadata", "name"], name);
     object::set(&mut review, &["metadata", "namespace"], namespace);
+    object::set(&mut review, &["metadata", "uid"], object::uid(&account));
+    object::set(&mut review, &["metadata", "creationTimestamp"], clock::rfc3339(now));
     object::set(&mut review, &["spec", "audiences"], audiences);
     object::set(&mut review, &["spec", "expirationSeconds"], seconds);
-    object::set(&mut review, &["status"], Value::Object(serde_json::Map::new()));
-    object::set(&mut review, &["status", "token"], token);
-    object::set(&mut review, &["status", "expirationTimestamp"], expires);
+    object::set(&mut review, &["status"], json!({"token": token, "expirationTimestamp": expires}));
     Ok(response::value(201, exchange.wanted, &review))
+}
+
+/// Binds a token to the object that a request names, if it is there and the one that is meant.
+async fn bind(server: &ApiServer, reference: &Value, bound: &mut Bound) -> Result<(), Status> {
+    let text = |key: &str| object::text(reference, &[key]);
+    let (group, version) = names::split_api_version(text("apiVersion"));
+    let (kind, name) = (text("kind"), text("name"));
+    let (resource, prefix) = match (group, kind) {
+        ("", "Pod") => ("pods", format!("/registry/pods/{}/", bound.namespace)),
+        ("", "Secret") => ("secrets", format!("/registry/secrets/{}/", bound.namespace)),
+        ("", "Node") => ("nodes", "/registry/minions/".to_owned()),
+        _ => {
+            let gvk = format!("{group}/{version}, Kind={kind}");
+            return Err(Status::bad_request(format!("cannot bind token to object of type {gvk}")));
+        }
+    };
+    let found = read(server, &format!("{prefix}{name}")).await?;
+    let found = found.ok_or_else(|| Status::not_found("", resource, name))?;
+    let account = &bound.serviceaccount.name;
+    if kind == "Pod" && object::text(&found, &["spec", "serviceAccountName"]) != account {
+        return Err(Status::bad_request(format!(
+            "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
+        )));
+    }
+    let uid = text("uid");
+    if !uid.is_empty() && uid != object::uid(&found) {
+        let why = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(Status::conflict(group, kind, name, &why));
+    }
+    match kind {
+        "Pod" => {
+            let node = object::text(&found, &["spec", "nodeName"]);
+            if !node.is_empty() {
+                let object = read(server, &format!("/registry/minions/{node}")).await?;
+                let unknown = Reference { name: node.to_owned(), uid: String::new() };
+                bound.node = Some(object.as_ref().map_or(unknown, Reference::to));
+            }
+            bound.pod = Some(Reference::to(&found));
+        }
+        "Secret" => bound.secret = Some(Reference::to(&found)),
+        _ => bound.node = Some(Reference::to(&found)),
+    }
+    Ok(())
+}
+
+async fn read(server: &ApiServer, key: &str) -> Result<Option<Value>, Status> {
+    let entry = server.registry.store.get(key).await.map_err(crate::registry::read_error)?;
+    Ok(entry.map(|entry| codec::decode(&entry.value)))
 }

@@ -8,7 +8,7 @@ use crate::exchange::Exchange;
 use crate::registry::{reach, read_error, selected};
 use crate::request::{ListOptions, ReadAt};
 use crate::response::{self, Shape};
-use crate::table;
+use crate::table::{self, Rows};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -31,7 +31,10 @@ pub struct Listed {
 
 pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
     let options = ListOptions::parse(&exchange.query)?;
-    let listed = select(server, exchange, &options).await?;
+    let listed = match select(server, exchange, &options).await {
+        Err(status) if status.code == 410 && !options.cursor.is_empty() => return expired(exchange, &status, &options),
+        listed => listed?,
+    };
     let resource = &exchange.resource;
     let mut metadata = json!({"resourceVersion": listed.revision.to_string()});
     if let Some(next) = &listed.next {
@@ -40,27 +43,34 @@ pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Respons
             metadata["remainingItemCount"] = remaining.into();
         }
     }
-    if exchange.wanted.shape == Shape::Table {
-        let objects = listed.entries.iter().map(|e| codec::decode(&server.registry.bytes_in(resource, e)));
-        let table = table::table(server, resource, &objects.collect::<Vec<_>>(), &exchange.query, metadata);
-        return Ok(response::value(200, exchange.wanted, &table));
-    }
-    let bare = exchange.wanted.shape == Shape::PartialMetadata;
+    let form = match exchange.wanted.shape {
+        Shape::Table => Form::Table(Rows::new(&exchange.query, server.registry.clock.now())),
+        Shape::PartialMetadata => Form::Metadata,
+        _ => Form::Objects,
+    };
     Ok(match exchange.wanted.yaml {
-        true => response::object(200, exchange.wanted, encode(server, resource, bare, &listed.entries, &metadata)),
-        false => stream(server, resource, bare, listed.entries, &metadata),
+        true => response::object(200, exchange.wanted, encode(server, resource, form, &listed.entries, &metadata)),
+        false => stream(server, resource, form, listed.entries, &metadata),
     })
+}
+
+/// What a list shows of its objects.
+#[derive(Clone, Copy)]
+pub enum Form {
+    Objects,
+    Metadata,
+    Table(Rows),
 }
 
 /// A list's bytes are handed on in pieces of about this size, so that a long one is never in memory twice.
 const PIECE: usize = 128 * 1024;
 
 /// The list in one piece.
-pub fn encode(server: &ApiServer, resource: &Resource, bare: bool, entries: &[Arc<Entry>], metadata: &Value) -> Bytes {
+pub fn encode(server: &ApiServer, resource: &Resource, form: Form, entries: &[Arc<Entry>], metadata: &Value) -> Bytes {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
-    let mut writer = writer(resource, bare, metadata, size);
+    let mut writer = form.writer(resource, metadata, size);
     for entry in entries {
-        write(&mut writer, server, resource, bare, entry);
+        form.write(&mut writer, server, resource, entry);
     }
     writer.finish()
 }
@@ -69,20 +79,20 @@ pub fn encode(server: &ApiServer, resource: &Resource, bare: bool, entries: &[Ar
 fn stream(
     server: &ApiServer,
     resource: &Arc<Resource>,
-    bare: bool,
+    form: Form,
     entries: Vec<Arc<Entry>>,
     metadata: &Value,
 ) -> Response<Body> {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
     if size <= PIECE {
-        return response::json(200, encode(server, resource, bare, &entries, metadata));
+        return response::json(200, encode(server, resource, form, &entries, metadata));
     }
     let (server, resource) = (server.clone(), resource.clone());
-    let start = Some((writer(&resource, bare, metadata, PIECE), entries.into_iter()));
+    let start = Some((form.writer(&resource, metadata, PIECE), entries.into_iter()));
     let pieces = futures::stream::unfold(start, move |state| {
         let next = state.map(|(mut writer, mut entries)| {
             for entry in entries.by_ref() {
-                write(&mut writer, &server, &resource, bare, &entry);
+                form.write(&mut writer, &server, &resource, &entry);
                 if writer.len() >= PIECE {
                     return (writer.take(PIECE), Some((writer, entries)));
                 }
@@ -96,23 +106,39 @@ fn stream(
     answer
 }
 
-/// `bare` lists show the metadata of their objects and nothing else.
-fn writer(resource: &Resource, bare: bool, metadata: &Value, capacity: usize) -> ListWriter {
-    if bare {
-        return ListWriter::new("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, 0, capacity);
+impl Form {
+    fn writer(self, resource: &Resource, metadata: &Value, capacity: usize) -> ListWriter {
+        match self {
+            Form::Objects => {
+                // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
+                let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
+                ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, capacity)
+            }
+            Form::Metadata => ListWriter::new("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, 0, capacity),
+            Form::Table(rows) => ListWriter::table(&rows.columns(resource).into(), metadata, capacity),
+        }
     }
-    // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
-    let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
-    ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, capacity)
+
+    fn write(self, writer: &mut ListWriter, server: &ApiServer, resource: &Resource, entry: &Arc<Entry>) {
+        match self {
+            Form::Objects => writer.item(&server.registry.bytes_in(resource, entry)),
+            // Metadata is the same in every version.
+            Form::Metadata => writer.item(&table::partial_bytes(&entry.value)),
+            Form::Table(rows) => writer.item(&rows.encoded(resource, &server.registry.bytes_in(resource, entry))),
+        }
+    }
 }
 
-fn write(writer: &mut ListWriter, server: &ApiServer, resource: &Resource, bare: bool, entry: &Arc<Entry>) {
-    match bare {
-        // Metadata is the same in every version.
-        true => writer.item(&table::partial_bytes(&entry.value)),
-        false => writer.item(&server.registry.bytes_in(resource, entry)),
-    }
+/// The snapshot of a chunked list is gone. Who can do with a list that is not of one moment goes on with the token given here.
+fn expired(exchange: &Exchange, status: &Status, options: &ListOptions) -> Result<Response<Body>, Status> {
+    let token = Cursor { revision: None, remaining: None, ..Cursor::decode(&options.cursor)? }.encode();
+    let mut answer = status.to_value();
+    answer["metadata"] = json!({"continue": token});
+    answer["message"] = EXPIRED.into();
+    Ok(response::value(status.code, exchange.wanted, &answer))
 }
+
+const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// The objects that the request selects.
 pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptions) -> Result<Listed, Status> {
@@ -138,7 +164,7 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         let cursor = Cursor::decode(&options.cursor)?;
         range.start = format!("{scope}{}\0", cursor.after);
         range.total = cursor.remaining;
-        at = Some(cursor.revision);
+        at = cursor.revision;
     }
     // One name is one key.
     if (!exchange.namespace().is_empty() || !resource.namespaced)
@@ -170,7 +196,7 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         if found.len() == options.limit && (more_here || page.remaining > 0) {
             let after = found.last().map(|e| e.key[scope.len().min(e.key.len())..].to_owned()).unwrap_or_default();
             let remaining = everything.then_some(page.remaining);
-            let next = Cursor { revision, after, remaining }.encode();
+            let next = Cursor { revision: Some(revision), after, remaining }.encode();
             return Ok(Listed { entries: found, revision, next: Some(next), remaining });
         }
         match last_key {
@@ -195,7 +221,8 @@ pub fn check_fields(resource: &Resource, options: &ListOptions) -> Result<(), St
 
 /// Where a chunked list goes on, as the continue token says it.
 struct Cursor {
-    revision: u64,
+    /// None after the revision of the first chunk is gone: what is left is read as it is now.
+    revision: Option<u64>,
     after: String,
     /// How many keys follow, so that they are counted once for all pages.
     remaining: Option<usize>,
@@ -204,7 +231,8 @@ struct Cursor {
 impl Cursor {
     fn encode(&self) -> String {
         let left = self.remaining;
-        let token = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.after, "left": left});
+        let revision = self.revision.map_or_else(|| json!(-1), Value::from);
+        let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": self.after, "left": left});
         BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
@@ -216,7 +244,7 @@ impl Cursor {
             let first = String::from_utf8_lossy(&bytes).chars().next().unwrap_or(' ');
             refused(&format!("invalid character '{first}' looking for beginning of value"))
         })?;
-        let revision = value.get("rv").and_then(Value::as_u64).filter(|r| *r > 0);
+        let revision = value.get("rv").and_then(Value::as_i64).filter(|r| *r != 0).map(|r| u64::try_from(r).ok());
         let after = value.get("start").and_then(Value::as_str).filter(|s| !s.is_empty() && !s.contains(".."));
         match (revision, after) {
             (Some(revision), Some(after)) => {

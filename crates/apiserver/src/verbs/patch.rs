@@ -2,10 +2,11 @@
 
 use super::answer;
 use crate::ApiServer;
-use crate::body::{self, Body, Parsed};
+use crate::body::Body;
 use crate::catalogue::Resource;
 use crate::exchange::Exchange;
 use crate::incoming::{self, FieldValidation};
+use crate::parse::{self, Duplicates, Parsed};
 use crate::registry::{Change, Registry, Write};
 use http::Response;
 use pintle_meta::{Status, object};
@@ -23,10 +24,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 pub async fn patch(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
     let patcher = Patcher::read(exchange)?;
     let stored = server.registry.stored_resource(&exchange.resource);
-    let manager = match patcher.kind {
-        APPLY => exchange.query.get("fieldManager").to_owned(),
-        _ => exchange.manager()?,
-    };
+    let manager = exchange.manager()?;
     let name = exchange.path.name.clone();
     let validation = exchange.field_validation()?;
     let mut warnings = std::mem::take(&mut exchange.warnings);
@@ -53,7 +51,7 @@ pub async fn patch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
 pub struct Patcher {
     kind: &'static str,
     patch: Value,
-    duplicates: Vec<String>,
+    duplicates: Duplicates,
     force: bool,
 }
 
@@ -88,10 +86,10 @@ impl Patcher {
             return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
         let parsed = match kind {
-            APPLY => body::parse_yaml(&exchange.body)
-                .map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?,
-            _ => body::parse_json(&exchange.body)
-                .map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?,
+            APPLY => {
+                parse::yaml(&exchange.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?
+            }
+            _ => parse::json(&exchange.body).map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?,
         };
         if kind != JSON && !parsed.value.is_object() {
             return Err(Status::bad_request("error decoding patch: a patch of this type must be an object"));
@@ -125,7 +123,7 @@ impl Patcher {
             _ => strategic::apply(resource.schema(), &shown, &self.patch),
         };
         let patched = patched.map_err(|error| patch_error(&error))?;
-        let parsed = Parsed { value: patched, duplicates: self.duplicates.clone() };
+        let parsed = Parsed { value: patched, duplicates: self.duplicates.clone(), text: None };
         let mut object = incoming::accept(resource, parsed, validation, doubts)?;
         registry.to_stored(resource, &mut object);
         Ok(Change::new(object))
@@ -173,7 +171,7 @@ impl Patcher {
             return Err(Status::modified(&resource.group, &resource.name, name));
         }
         // Checked for its types and unknown fields, but not completed: who applies owns only what it says.
-        let parsed = Parsed { value: applied, duplicates: self.duplicates.clone() };
+        let parsed = Parsed { value: applied, duplicates: self.duplicates.clone(), text: None };
         let applied = incoming::accept_partial(resource, parsed, validation, doubts)?;
         let api_version = resource.api_version();
         let manager = Manager {

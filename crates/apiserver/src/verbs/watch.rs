@@ -223,7 +223,7 @@ impl Writer {
     }
 
     fn put(&mut self, out: &mut BytesMut, kind: &str, entry: &Entry) {
-        if self.plain {
+        if self.plain && !self.resource.may_lack_defaults(entry.mod_revision) {
             write_line(out, kind, &entry.value);
         } else if self.shape == Shape::PartialMetadata {
             write_line(out, kind, &table::partial_bytes(&entry.value));

@@ -78,8 +78,11 @@ impl Approver {
 impl Reconciler for Approver {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
         let Some(csr) = self.requests.get(key) else { return Ok(Action::done()) };
-        let node = plan::node_of(&csr).and_then(|name| self.nodes.get(&Key::cluster(&name)));
-        for step in plan::steps(&csr, node.as_deref()) {
+        let name = plan::node_of(&csr);
+        let node = name.as_ref().and_then(|name| self.nodes.get(&Key::cluster(name)));
+        let nodes = self.nodes.all();
+        let others = nodes.iter().filter(|node| node.metadata.name != name).flat_map(|node| plan::addresses(node));
+        for step in plan::steps(&csr, node.as_deref(), &others.collect()) {
             let message = match step {
                 Step::Ask { subresource, message } if self.may(&csr, subresource).await? => message,
                 Step::Approve(message) => message,

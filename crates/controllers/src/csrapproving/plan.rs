@@ -1,9 +1,12 @@
 //! Which requests are approved without anybody's help.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
+
+use pintle_meta::network;
 
 use crate::csr::{self, Asked};
 
@@ -17,8 +20,8 @@ pub(super) enum Step {
     Approve(&'static str),
 }
 
-/// `node` is the one that the request is for, if it is known.
-pub(super) fn steps(request: &CertificateSigningRequest, node: Option<&Node>) -> Vec<Step> {
+/// `node` is the one that the request is for, if it is known; `others` are the addresses of all other nodes.
+pub(super) fn steps(request: &CertificateSigningRequest, node: Option<&Node>, others: &BTreeSet<String>) -> Vec<Step> {
     let Some(asked) = open(request) else { return Vec::new() };
     let spec = &request.spec;
     if csr::refusal(&spec.signer_name, &asked, spec.usages.as_deref().unwrap_or_default()).is_some() {
@@ -37,7 +40,7 @@ pub(super) fn steps(request: &CertificateSigningRequest, node: Option<&Node>) ->
             };
             if is_itself { vec![own, first] } else { vec![first] }
         }
-        csr::NODE_SERVING if is_itself && node.is_some_and(|node| has_all(node, &asked)) => {
+        csr::NODE_SERVING if is_itself && node.is_some_and(|node| may_serve(node, others, &asked)) => {
             vec![Step::Approve("Auto approving kubelet serving certificate for the names that the Node has.")]
         }
         _ => Vec::new(),
@@ -64,8 +67,25 @@ pub(super) fn addresses(node: &Node) -> BTreeSet<String> {
     addresses.map(|address| address.address.clone()).collect()
 }
 
-fn has_all(node: &Node, asked: &Asked) -> bool {
+/// A node serves under its own name, and under addresses that it has and that nobody else is reached at.
+///
+/// What its status says is the node's own word. So no name counts but the one that its certificate is for, and no address
+/// that belongs to Services, to another node or to no machine. (The API server's own are refused by who signs.)
+pub(super) fn may_serve(node: &Node, others: &BTreeSet<String>, asked: &Asked) -> bool {
     let own = addresses(node);
-    asked.names.iter().all(|name| own.contains(name))
-        && asked.addresses.iter().all(|address| own.contains(&address.to_string()))
+    let is_own = |address: &IpAddr| {
+        let (text, address) = (address.to_string(), address.to_canonical());
+        let nobodys = address.is_unspecified() || address.is_multicast() || network::is_service_address(address);
+        own.contains(&text) && !others.contains(&text) && !nobodys
+    };
+    asked.names.iter().all(|name| Some(name) == node.metadata.name.as_ref() && !is_of_a_service(name))
+        && asked.addresses.iter().all(is_own)
+}
+
+/// Names under which Pods look for Services, the API server's among them.
+fn is_of_a_service(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let labels: Vec<&str> = name.trim_end_matches('.').split('.').collect();
+    let local = labels.ends_with(&["cluster", "local"]) || labels.contains(&"svc");
+    local || matches!(labels.as_slice(), ["localhost" | "kubernetes"] | ["kubernetes", "default"])
 }

@@ -1,15 +1,19 @@
 //! What a machine that joins would lose, and what a stranger must not win.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-use super::plan::{Step, steps};
+use super::plan::{Step, may_serve, steps};
 use crate::csr::{Asked, CLIENT, NODE_CLIENT, NODE_SERVING, refusal};
 
 /// Made with OpenSSL: CN=system:node:a, O=system:nodes, with IP 10.0.0.1 and DNS a where it says so.
 const FOR_CLIENT: &str = include_str!("testdata/client.b64");
 const FOR_SERVING: &str = include_str!("testdata/serving.b64");
+/// The same with a second common name, system:node:b.
+const FOR_TWO: &str = include_str!("testdata/two_names.b64");
 
 fn request(signer: &str, user: &str, usage: &str, pem: &str) -> CertificateSigningRequest {
     serde_json::from_value(json!({"metadata": {"name": "r"}, "spec": {"signerName": signer, "username": user,
@@ -32,7 +36,7 @@ fn a_request_is_read_whole() {
 #[test]
 fn who_joins_and_who_renews_are_asked_for_different_rights() {
     let asks = |user: &str| {
-        let steps = steps(&request(NODE_CLIENT, user, "client auth", FOR_CLIENT), None);
+        let steps = steps(&request(NODE_CLIENT, user, "client auth", FOR_CLIENT), None, &BTreeSet::new());
         let subresources = steps.iter().map(|step| match step {
             Step::Ask { subresource, .. } => *subresource,
             Step::Approve(_) => "at once",
@@ -46,7 +50,7 @@ fn who_joins_and_who_renews_are_asked_for_different_rights() {
 #[test]
 fn a_node_serves_under_its_own_names_and_no_others() {
     let is_approved = |user: &str, node: Option<&Node>| {
-        !steps(&request(NODE_SERVING, user, "server auth", FOR_SERVING), node).is_empty()
+        !steps(&request(NODE_SERVING, user, "server auth", FOR_SERVING), node, &BTreeSet::new()).is_empty()
     };
     let own = node(&[("InternalIP", "10.0.0.1"), ("Hostname", "a")]);
     assert!(is_approved("system:node:a", Some(&own)));
@@ -56,10 +60,54 @@ fn a_node_serves_under_its_own_names_and_no_others() {
 }
 
 #[test]
+fn a_node_cannot_pose_as_the_api_server_or_as_another_node() {
+    let request = request(NODE_SERVING, "system:node:a", "server auth", FOR_SERVING);
+    let own = node(&[("InternalIP", "10.0.0.1"), ("Hostname", "a")]);
+    let others = BTreeSet::from(["10.0.0.1".to_owned()]);
+    assert!(steps(&request, Some(&own), &others).is_empty(), "an address that another node has");
+    let asks = |names: &[&str], addresses: &[&str]| {
+        let name = |text: &&str| (*text).to_owned();
+        let node_name = names.first().copied().unwrap_or("a");
+        let own: Vec<(&str, &str)> = names.iter().chain(addresses).map(|address| ("ExternalDNS", *address)).collect();
+        let mut node = node(&own);
+        node.metadata.name = Some(node_name.to_owned());
+        let asked = Asked {
+            names: names.iter().map(name).collect(),
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            ..Asked::default()
+        };
+        may_serve(&node, &BTreeSet::new(), &asked)
+    };
+    assert!(asks(&["worker-1.example.com"], &["10.0.0.1", "fd00::1"]));
+    for name in [
+        "kubernetes",
+        "kubernetes.default",
+        "Kubernetes.Default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "web.shop.svc",
+        "web.shop.svc.",
+        "localhost",
+    ] {
+        assert!(!asks(&[name], &[]), "{name}");
+    }
+    assert!(!asks(&["a", "b"], &[]), "a second name, though its status has it");
+    for address in ["10.96.0.1", "10.100.3.4", "::ffff:10.96.0.1", "0.0.0.0", "224.0.0.1"] {
+        assert!(!asks(&["a"], &[address]), "{address}");
+    }
+}
+
+#[test]
+fn a_request_with_two_common_names_is_for_nobody() {
+    let two = request(NODE_CLIENT, "system:node:a", "client auth", FOR_TWO);
+    assert_eq!(Asked::of(&two), None);
+    assert!(steps(&two, None, &BTreeSet::new()).is_empty());
+}
+
+#[test]
 fn what_was_decided_is_left_alone() {
     let mut csr = request(NODE_CLIENT, "system:node:a", "client auth", FOR_CLIENT);
     csr.status = serde_json::from_value(json!({"conditions": [{"type": "Denied", "status": "True"}]})).unwrap();
-    assert!(steps(&csr, None).is_empty());
+    assert!(steps(&csr, None, &BTreeSet::new()).is_empty());
 }
 
 #[test]

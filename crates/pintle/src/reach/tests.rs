@@ -63,9 +63,9 @@ impl World {
     /// What a client with a certificate of this name and group is answered.
     async fn ask(&self, name: &str, group: &str, path: &str) -> (StatusCode, String) {
         let identity = self.pki.client(name, group, self.clock.now()).unwrap();
-        let remote = Remote::new(&self.pki.ca_pem, &identity).unwrap();
+        let remote = Remote::new(&self.pki.ca_pem, &identity).unwrap().connecting_to(|address| address.is_loopback());
         let place = Place { name: "node-0".to_owned(), endpoint: Some(("127.0.0.1".to_owned(), self.port)) };
-        let request = Request::builder().uri(path).body(()).unwrap();
+        let request = Request::builder().uri(path).body(Bytes::new()).unwrap();
         let answer = remote.send(place, request).await.unwrap();
         let code = answer.response.status();
         (code, String::from_utf8(read(answer.response.into_body()).await.unwrap().to_vec()).unwrap())
@@ -75,7 +75,7 @@ impl World {
 #[tokio::test]
 async fn the_api_server_may_ask_a_node_everything_and_others_what_their_roles_say() {
     let world = world().await;
-    let server = ("kube-apiserver-kubelet-client", "system:masters");
+    let server = ("kube-apiserver-kubelet-client", "any");
     assert_eq!(world.ask(server.0, server.1, "/healthz").await, (StatusCode::OK, "ok".to_owned()));
     let (code, said) = world.ask(server.0, server.1, "/containerLogs/default/ghost/main").await;
     assert_eq!((code, said.as_str()), (StatusCode::NOT_FOUND, "pod \"ghost\" does not exist\n"));
@@ -100,9 +100,10 @@ async fn the_api_server_may_ask_a_node_everything_and_others_what_their_roles_sa
 async fn a_node_that_cannot_be_reached_says_so() {
     let pki = Pki::generate(Clock::system().now()).unwrap();
     let remote = Remote::new(&pki.ca_pem, &pki.node_client(Clock::system().now()).unwrap()).unwrap();
+    let remote = remote.connecting_to(|address| address.is_loopback());
     let ask = |endpoint| {
         let place = Place { name: "far".to_owned(), endpoint };
-        remote.send(place, Request::builder().uri("/healthz").body(()).unwrap())
+        remote.send(place, Request::builder().uri("/healthz").body(Bytes::new()).unwrap())
     };
     let why = ask(None).await.err().unwrap();
     assert!(why.contains("no address"), "{why}");
@@ -110,4 +111,18 @@ async fn a_node_that_cannot_be_reached_says_so() {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let why = ask(Some(("127.0.0.1".to_owned(), port))).await.err().unwrap();
     assert!(why.contains("refused"), "{why}");
+}
+
+#[tokio::test]
+async fn a_node_that_names_the_api_servers_own_loopback_is_not_connected_to() {
+    let pki = Pki::generate(Clock::system().now()).unwrap();
+    let remote = Remote::new(&pki.ca_pem, &pki.node_client(Clock::system().now()).unwrap()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for address in ["127.0.0.1", "localhost", "::ffff:127.0.0.1", "169.254.169.254"] {
+        let place = Place { name: "far".to_owned(), endpoint: Some((address.to_owned(), port)) };
+        let request = Request::builder().uri("/healthz").body(Bytes::new()).unwrap();
+        let why = remote.send(place, request).await.err().unwrap();
+        assert!(why.contains("address not allowed"), "{address}: {why}");
+    }
 }

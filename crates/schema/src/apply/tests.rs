@@ -305,3 +305,36 @@ fn what_cannot_be_applied_says_why() {
         assert_eq!(refused.map_err(|error| error.to_string()), Err(message.to_owned()));
     }
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test is about how long it takes")]
+fn a_thousand_appliers_do_not_make_an_apply_slow() {
+    let schema = Schema::builtin("core.v1.ConfigMap").expect("the table has config maps");
+    let applied = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "labels": {name: "1"}}, "data": {name: "1"}});
+    let mut live =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "labels": {}}, "data": {}});
+    let mut entries = Vec::new();
+    for index in 0..1000 {
+        let name = format!("m{index}");
+        (live["metadata"]["labels"][&name], live["data"][&name]) = (json!("1"), json!("1"));
+        let field = format!("f:{name}");
+        entries.push(
+            json!({"manager": name, "operation": "Apply", "apiVersion": "v1", "time": EARLY, "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:metadata": {"f:labels": {field.as_str(): {}}}, "f:data": {field: {}}}}),
+        );
+    }
+    live["metadata"]["managedFields"] = entries.into();
+    let started = std::time::Instant::now();
+    for index in 0..20 {
+        let name = format!("m{index}");
+        let mut change = applied(&name);
+        change["data"][name.as_str()] = json!("2");
+        apply(&schema, Some(&live), &change, &applier(&name), false, &[]).expect("no conflict");
+    }
+    let each = started.elapsed() / 20;
+    println!("{each:?} per apply");
+    assert!(each < std::time::Duration::from_millis(200), "{each:?} per apply");
+    let mut theirs = applied("m1");
+    theirs["data"]["m1"] = json!("3");
+    assert!(apply(&schema, Some(&live), &theirs, &applier("other"), false, &[]).is_err(), "it conflicts still");
+}

@@ -52,7 +52,10 @@ fn wrong_types_are_refused_in_the_words_clients_know() {
 fn unknown_fields_are_named_and_dropped() {
     let body = json!({"nonsense": 1, "spec": {"containers": [{"name": "a", "imagee": "x"}]}});
     let decoded = decoded("core.v1.Pod", body);
-    assert_eq!(decoded.unknown, ["unknown field \"nonsense\"", "unknown field \"spec.containers[0].imagee\""]);
+    assert_eq!(
+        decoded.unknown.messages(),
+        ["unknown field \"nonsense\"", "unknown field \"spec.containers[0].imagee\""]
+    );
     assert_eq!(decoded.value["spec"]["containers"], json!([{"name": "a", "resources": {}}]));
 }
 
@@ -89,7 +92,7 @@ fn a_claim_that_asks_for_no_class_keeps_its_empty_class() {
 #[test]
 fn a_template_in_a_deployment_has_no_kind_but_a_claim_template_has() {
     let deployment = decoded("apps.v1.Deployment", json!({"spec": {"template": {"kind": "Pod"}}}));
-    assert_eq!(deployment.unknown, ["unknown field \"spec.template.kind\""]);
+    assert_eq!(deployment.unknown.messages(), ["unknown field \"spec.template.kind\""]);
     let set =
         decoded("apps.v1.StatefulSet", json!({"spec": {"volumeClaimTemplates": [{"kind": "PersistentVolumeClaim"}]}}));
     assert!(set.unknown.is_empty());

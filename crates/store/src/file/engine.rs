@@ -66,6 +66,10 @@ impl Engine {
         reached(Failpoint::RecoverySynced)?;
         let revision = recovered.snapshot.revision();
         let log = Log::create(&*disk, number, revision, previous_blocks).map_err(Problem::Failed)?;
+        if let Some(marked) = recovered.marked {
+            let mark = log::mark(marked);
+            disk.remove(&mark).map_err(|error| failed(&mark, "removing", error))?;
+        }
         reached(Failpoint::RecoveryStarted)?;
         let state = Arc::new(State::new(recovered.snapshot, options).with_failpoints(Arc::clone(&failpoints)));
         Ok(Self {
@@ -157,6 +161,8 @@ impl Engine {
         self.failpoints.reached(Failpoint::LogEnded)?;
         let snapshot = self.state.snapshot().without_history();
         let next = Log::create(&*self.disk, self.log.number() + 1, snapshot.revision(), self.log.blocks())?;
+        let mark = log::mark(self.log.number());
+        self.disk.remove(&mark).map_err(|error| format!("removing {mark} failed: {error}"))?;
         self.older_bytes += self.log.bytes();
         self.older_logs += 1;
         self.log = next;

@@ -14,6 +14,18 @@ pub(super) fn name(number: u64) -> String {
     format!("log-{number:016}")
 }
 
+/// An empty file of this name says that the log with this number was begun. It is durable before anything in the log is
+/// acknowledged, so that a log which is gone is missed though no later file refers to it.
+pub(super) fn mark(number: u64) -> String {
+    format!("begun-{number:016}")
+}
+
+/// The number of the log that a mark of this name stands for.
+pub(super) fn marked(file: &str) -> Option<u64> {
+    let number = file.strip_prefix("begun-")?.parse().ok()?;
+    (mark(number) == file).then_some(number)
+}
+
 /// The log that is appended to. One process writes it, from its first block to its last.
 pub(super) struct Log {
     file: Box<dyn DiskFile>,
@@ -28,7 +40,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// A new log, which is durable on return.
+    /// A new log, which is durable on return, and so is the mark that it was begun.
     pub(super) fn create(
         disk: &dyn Disk,
         number: u64,
@@ -47,6 +59,9 @@ impl Log {
         file.append(&sealed).map_err(failed("a write to"))?;
         file.sync().map_err(failed("a sync of"))?;
         disk.sync_names().map_err(failed("a sync of the name of"))?;
+        // Only now: a mark without its log is damage.
+        disk.create(&mark(number)).map_err(failed("marking the beginning of"))?;
+        disk.sync_names().map_err(failed("a sync of the mark of"))?;
         let blocks = (sealed.len() / BLOCK) as u64;
         Ok(Self { file, header, blocks, durable_blocks: blocks, prepared: 0, sealed })
     }

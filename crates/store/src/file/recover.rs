@@ -25,6 +25,8 @@ pub(super) struct Recovered {
     pub(super) logs: usize,
     pub(super) log_bytes: u64,
     pub(super) state_bytes: u64,
+    /// The newest log that is marked as begun; the next one's mark takes its place.
+    pub(super) marked: Option<u64>,
     /// Files that count for nothing: cut off when they were begun, or replaced.
     pub(super) leftover: Vec<String>,
 }
@@ -75,8 +77,8 @@ pub(super) fn read(disk: &dyn Disk, options: &Options, failpoints: &dyn Failpoin
         let mut input = open(disk, &name)?;
         match read_header(&mut input, &name)? {
             Some(header) => logs.push((check_header(header, &name, Role::Log, number)?, input)),
-            // It was begun when the machine stopped, and nothing was written to it.
-            None if index + 1 == files.logs.len() => {
+            // It was being made when the machine stopped, and nothing was written to it.
+            None if index + 1 == files.logs.len() && files.marked != Some(number) => {
                 find_damage(&mut input, &name, 0)?;
                 leftover.push(name);
             }
@@ -91,6 +93,7 @@ pub(super) fn read(disk: &dyn Disk, options: &Options, failpoints: &dyn Failpoin
         logs: logs.len(),
         log_bytes: 0,
         state_bytes,
+        marked: files.marked,
         leftover,
     };
     let mut reserved = 0;
@@ -116,12 +119,19 @@ struct Files {
     state: Option<u64>,
     /// Those that the state does not hold, without a gap.
     logs: Vec<u64>,
+    /// The newest log that is known to have been begun.
+    marked: Option<u64>,
     leftover: Vec<String>,
 }
 
 impl Files {
     fn list(disk: &dyn Disk) -> Result<Self, Problem> {
-        let names = disk.names().map_err(|source| Problem::Read { file: ".".to_owned(), source })?;
+        let names = || disk.names().map_err(|source| Problem::Read { file: ".".to_owned(), source });
+        // A log that begins while the names are read may be missed the first time, and its mark be seen.
+        Self::sort(&names()?).or_else(|_| Self::sort(&names()?))
+    }
+
+    fn sort(names: &[String]) -> Result<Self, Problem> {
         if names.iter().any(|name| name == "fjall") {
             return Err(Problem::Format { found: "1".to_owned() });
         }
@@ -132,16 +142,22 @@ impl Files {
         let (states, logs) = (numbers(Role::State), numbers(Role::Log));
         let state = states.last().copied();
         let first = state.unwrap_or(1);
-        let leftover = names
-            .iter()
-            .filter(|name| name.ends_with(".new") || number_of(name).is_some_and(|(_, number)| number < first));
-        let leftover = leftover.cloned().collect();
+        let marked = names.iter().filter_map(|name| log::marked(name)).max();
+        let is_replaced = |name: &str| {
+            name.ends_with(".new")
+                || number_of(name).is_some_and(|(_, number)| number < first)
+                || log::marked(name).is_some_and(|number| Some(number) < marked)
+        };
+        let leftover = names.iter().filter(|name| is_replaced(name)).cloned().collect();
         let logs: Vec<_> = logs.range(first..).copied().collect();
         let missing = (first..).zip(&logs).find(|(expected, found)| expected != *found);
         if let Some((expected, _)) = missing.or((state.is_some() && logs.is_empty()).then_some((first, &0))) {
             return Err(Problem::Damaged { file: log::name(expected), place: "it is missing".to_owned() });
         }
-        Ok(Self { state, logs, leftover })
+        if let Some(lost) = marked.filter(|number| *number >= first && logs.last() < Some(number)) {
+            return Err(Problem::Damaged { file: log::name(lost), place: "it is missing".to_owned() });
+        }
+        Ok(Self { state, logs, marked, leftover })
     }
 }
 

@@ -156,6 +156,20 @@ async fn a_file_that_was_deleted_is_missed() {
 }
 
 #[tokio::test]
+async fn an_acknowledged_write_whose_log_was_deleted_is_missed_though_nothing_follows_it() {
+    for starts in 1..=3 {
+        let dir = tempfile::tempdir().expect("a directory");
+        for key in ["/a", "/b", "/c"].iter().take(starts) {
+            open(dir.path()).expect("what was written").commit(put(key)).await.expect("runs");
+        }
+        let last = format!("log-{starts:016}");
+        std::fs::remove_file(dir.path().join(&last)).expect("it was there");
+        let refused = open(dir.path()).expect_err("the last log is gone");
+        assert!(refused.to_string().contains(&format!("{last}, it is missing")), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn the_logs_of_many_restarts_become_one_state() {
     let dir = tempfile::tempdir().expect("a directory");
     let logs = || {

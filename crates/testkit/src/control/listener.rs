@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use pintle_apiserver::listener::read;
+use pintle_apiserver::body::read;
 use pintle_apiserver::request::{Peer, Request};
 use pintle_apiserver::response;
 use std::convert::Infallible;
@@ -95,16 +95,14 @@ async fn answer(
         Err(status) => return Ok(boxed(response::failure(&status))),
     };
     if is_control(head.uri.path()) {
-        let request = Request { method: head.method, uri: head.uri, headers: head.headers, body, peer, upgrade: None };
-        return Ok(boxed(served.handle(request).await));
+        return Ok(boxed(served.handle(Request::new(head, body, peer)).await));
     }
     let asked = Asked::of(&head);
     link.note(&asked);
     let server = &served.cluster.server;
     let passed = served.cluster.faults.request(http::Request::from_parts(head, body), |request| async move {
         let (head, body) = request.into_parts();
-        let request = Request { method: head.method, uri: head.uri, headers: head.headers, body, peer, upgrade: None };
-        Ok::<_, Infallible>(server.handle(request).await)
+        Ok::<_, Infallible>(server.handle(Request::new(head, body, peer)).await)
     });
     match passed.await {
         Ok(response) => Ok(response),

@@ -138,7 +138,8 @@ impl Served {
         self.cluster.server.admit(&request, &target).await?;
         let path = request.uri.path().trim_end_matches('/');
         let path = path.strip_prefix("/control").unwrap_or_default();
-        let body = || Fields::read(&request.body);
+        let bytes = request.body.read().await?;
+        let body = || Fields::read(&bytes);
         let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
         match (path, &request.method) {
             ("/settle", method) if *method == post => self.settle(body()?).await,

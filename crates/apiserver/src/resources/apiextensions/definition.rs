@@ -1,5 +1,6 @@
 //! A CustomResourceDefinition: what must be right about it before its resource is served.
 
+use super::approval::Approval;
 use crate::custom::CLEANUP;
 use crate::strategy::Strategy;
 use pintle_meta::field::{Error, Errors, Path};
@@ -103,7 +104,16 @@ impl Strategy for Definition {
         versions(definition, &spec.child("versions"), errors);
     }
 
+    fn validate_create(&self, definition: &Value, errors: &mut Errors) {
+        errors.extend(Approval::of(definition).and_then(|approval| approval.error(definition)));
+    }
+
     fn validate_update(&self, definition: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {
+        // What was missing may go on missing: whoever updates the rest need not know.
+        let (was, is) = (Approval::of(old), Approval::of(definition));
+        if was != is {
+            errors.extend(is.and_then(|approval| approval.error(definition)));
+        }
         let established = object::list(old, &["status", "conditions"])
             .iter()
             .any(|c| c["type"] == "Established" && c["status"] == "True");

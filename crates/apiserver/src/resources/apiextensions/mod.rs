@@ -1,3 +1,4 @@
 //! Definitions of custom resources.
 
+pub mod approval;
 pub mod definition;

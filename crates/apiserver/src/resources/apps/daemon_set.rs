@@ -31,9 +31,40 @@ const COLUMNS: &[Printed] = &[
     wide("Selector", "apps.v1.DaemonSetSpec.selector", |set, _| selector(object::at(set, &["spec", "selector"]))),
 ];
 
+/// How often the template changed: a field of old versions of the API, kept for clients that read it.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn template_generation(set: &Value) -> i64 {
+    object::text(set, &["metadata", "annotations", TEMPLATE_GENERATION]).parse().unwrap_or(0)
+}
+
+fn set_template_generation(set: &mut Value, generation: i64) {
+    object::set(set, &["metadata", "annotations", TEMPLATE_GENERATION], generation.to_string());
+}
+
 pub struct DaemonSet;
 
 impl Strategy for DaemonSet {
+    fn default(&self, set: &mut Value) {
+        let generation = template_generation(set);
+        set_template_generation(set, generation);
+    }
+
+    fn prepare_create(&self, set: &mut Value) {
+        let generation = template_generation(set).max(1);
+        set_template_generation(set, generation);
+    }
+
+    fn prepare_update(&self, set: &mut Value, old: &Value, _subresource: &str) {
+        let template = |set: &Value| object::at(set, &["spec", "template"]).cloned().unwrap_or_default();
+        let changed = !check::same(&template(set), &template(old));
+        set_template_generation(set, template_generation(old) + i64::from(changed));
+    }
+
+    fn prepare_status(&self, set: &mut Value, old: &Value) {
+        set_template_generation(set, template_generation(old));
+    }
+
     fn validate(&self, set: &Value, errors: &mut Errors) {
         check::selects_template(set, "daemonset", errors);
         check::always_restarts(set, errors);

@@ -3,7 +3,7 @@
 use crate::registry::validate_labels;
 use crate::resources::check;
 use crate::resources::print::{AGE, CONTAINERS, IMAGES, NAME, count, integer, labels, wide};
-use crate::strategy::{Printed, ScalePaths, Strategy};
+use crate::strategy::{Dependents, Printed, ScalePaths, Strategy};
 use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::object;
 use serde_json::{Value, json};
@@ -36,6 +36,11 @@ impl Strategy for ReplicationController {
         if empty(object::at(controller, &["metadata", "labels"])) {
             object::set(controller, &["metadata", "labels"], labels);
         }
+    }
+
+    /// As it was before there was a garbage collector.
+    fn dependents(&self) -> Dependents {
+        Dependents::Orphan
     }
 
     fn prepare_create(&self, controller: &mut Value) {

@@ -10,17 +10,14 @@
 
 use super::{has_address, has_node_ports, is_headless};
 use pintle_meta::field::{Error, Path};
-use pintle_meta::object;
+use pintle_meta::{network, object};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
-/// Where the API server itself is reached.
-pub const KUBERNETES_ADDRESS: &str = "10.96.0.1";
-
 const ADDRESSES: &str = "/registry/ranges/serviceips/";
 const NODE_PORTS: &str = "/registry/ranges/servicenodeports/";
-const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
-const NETWORK_BITS: u32 = 12;
+const NETWORK: Ipv4Addr = network::SERVICE_NETWORK;
+const NETWORK_BITS: u32 = network::SERVICE_NETWORK_BITS;
 /// Addresses at the start of the network are left to who asks for them by name, as cluster DNS does.
 const RESERVED: u32 = 256;
 const SIZE: u32 = 1 << (32 - NETWORK_BITS);

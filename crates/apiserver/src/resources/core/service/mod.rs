@@ -5,8 +5,6 @@ mod print;
 mod update;
 mod validate;
 
-pub use addresses::KUBERNETES_ADDRESS;
-
 use crate::strategy::{Printed, Strategy};
 use pintle_meta::field::{Error, Errors};
 use pintle_meta::{object, rules};
