@@ -87,7 +87,10 @@ impl Own {
         // Nobody else can have made it: then this fails.
         DirBuilder::new().mode(0o700).create(&directory).with_context(|| directory.display().to_string())?;
         let child = Command::new(program())
-            .args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--write-kubeconfig"])
+            .args(["up", "--ephemeral", "--listen", "127.0.0.1:0"])
+            // Whether the disk of the machine is nearly full must not decide what the specs see.
+            .args(["--eviction-hard", "memory.available<50Mi", "--image-gc-high-threshold", "99"])
+            .arg("--write-kubeconfig")
             .arg(directory.join("kubeconfig"))
             .env("TMPDIR", &directory)
             .stdin(Stdio::null())
