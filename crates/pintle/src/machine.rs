@@ -255,7 +255,7 @@ impl Machine {
             ..told_of_itself(&directory)
         };
         let config = flags.bounds.apply(config)?;
-        let packets = ServicePackets::reject(&name);
+        let packets = ServicePackets::reject(&name, config.address);
         Ok(Some(Machine { config, runtime: Arc::new(cri), private, _packets: packets, ephemeral }))
     }
 

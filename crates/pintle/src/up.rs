@@ -15,6 +15,7 @@ use pintle_apiserver::{ApiServer, Pace, Parts, StartError, bootstrap, listener};
 use pintle_meta::{Clock, Random, Status};
 use pintle_store::Store;
 use pintle_store::file::OpenError;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -132,6 +133,7 @@ impl Failure {
 }
 
 pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
+    raise_file_limit();
     let runtime = match flags.control {
         false => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
         true => pintle_testkit::control::runtime(),
@@ -144,6 +146,15 @@ pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
     // Loops that wait for a timer need no farewell.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
+}
+
+/// Connections, watches and containers need open files: as many as the machine allows, not as a shell begins with.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    if let Err(error) = raised {
+        tracing::debug!(%error, "the limit on open files stays as it is");
+    }
 }
 
 async fn up(flags: Flags) -> Result<(), Failure> {

@@ -3,10 +3,10 @@
 //!
 //! The rules stand where addresses have been rewritten already: a service proxy, whoever's it is, goes before them.
 
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
-/// The network that the API server gives services their addresses from.
-const SERVICES: &str = "10.96.0.0/12";
+use pintle_meta::network::{SERVICE_NETWORK, SERVICE_NETWORK_BITS, is_service_address};
 
 /// What this machine sends itself, and what it passes on for its Pods.
 const CHAINS: [&str; 2] = ["OUTPUT", "FORWARD"];
@@ -18,9 +18,14 @@ pub(super) struct ServicePackets {
 }
 
 impl ServicePackets {
-    /// Sets the rules up. A machine that cannot is told so, and its node runs without them.
-    pub(super) fn reject(node: &str) -> Self {
+    /// Sets the rules up. A machine that cannot is told so, and its node runs without them; so is one whose own network
+    /// is that of services, which the rules would cut off.
+    pub(super) fn reject(node: &str, address: IpAddr) -> Self {
         let packets = ServicePackets { comment: format!("{node}: nobody serves this address") };
+        if is_service_address(address) {
+            tracing::warn!(%address, "this machine's own network overlaps with that of services, {SERVICE_NETWORK}/{SERVICE_NETWORK_BITS}");
+            return packets;
+        }
         for chain in CHAINS {
             // One that a crash left behind is as good.
             if packets.iptables("-C", chain).is_err()
@@ -33,7 +38,8 @@ impl ServicePackets {
     }
 
     fn iptables(&self, action: &str, chain: &str) -> Result<(), String> {
-        let rule = ["-d", SERVICES, "-m", "comment", "--comment", &self.comment, "-j", "REJECT"];
+        let services = format!("{SERVICE_NETWORK}/{SERVICE_NETWORK_BITS}");
+        let rule = ["-d", &services, "-m", "comment", "--comment", &self.comment, "-j", "REJECT"];
         let mut command = Command::new("iptables");
         // Others change rules too: wait for them.
         command.args(["-w", "10", action, chain]).args(rule);
