@@ -1,6 +1,6 @@
 //! A real etcd for the tests: the one at hand if it is new enough, else Debian's, else one built from its Go module.
 
-use crate::{go, root};
+use crate::{debian, go, root};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,27 +43,8 @@ fn is_new_enough(program: &Path) -> bool {
 
 /// Takes the program out of Debian's package, which needs no root.
 fn unpack(target: &Path) -> Result<()> {
-    let tools = root().join("target/tools");
-    fs::create_dir_all(&tools)?;
-    if call("apt-get", &["--quiet", "download", "etcd-server"], &tools).is_err() {
-        // The lists of packages may be missing; only root may fetch them.
-        call("apt-get", &["--quiet", "update"], &tools).context("as root, run apt-get update")?;
-        call("apt-get", &["--quiet", "download", "etcd-server"], &tools)?;
-    }
-    let package = fs::read_dir(&tools)?
-        .filter_map(|file| Some(file.ok()?.path()))
-        .find(|file| file.extension().is_some_and(|end| end == "deb"))
-        .context("apt-get downloaded no package")?;
-    call("dpkg", &["-x", &package.display().to_string(), "."], &tools)?;
-    fs::remove_file(&package)?;
+    debian::unpack("etcd-server", &root().join("target/tools"))?;
     ensure!(is_new_enough(target), "the etcd in the package is too old or does not start");
-    Ok(())
-}
-
-fn call(program: &str, arguments: &[&str], directory: &Path) -> Result<()> {
-    let status = Command::new(program).args(arguments).current_dir(directory).status();
-    let status = status.with_context(|| format!("{program} cannot be started"))?;
-    ensure!(status.success(), "{program} {}: {status}", arguments.join(" "));
     Ok(())
 }
 

@@ -1,7 +1,9 @@
-//! What the project does to itself: `cargo xtask tidy | test | bench | torture`.
+//! What the project does to itself: `cargo xtask tidy | test | bench | torture | conformance`.
 
 mod bench;
-mod containerd;
+mod conformance;
+mod containers;
+mod debian;
 mod etcd;
 mod go;
 mod kubectl;
@@ -22,6 +24,9 @@ const HELP: &str = "cargo xtask COMMAND
           `bench kit` the test kit: starts, a thousand tests, a virtual day;
           `bench node` how fast Pods start, beside containerd alone (root)
   torture the long form of a test that kills, cuts or corrupts: torture NAME [--count N] [--seed N]
+  conformance
+          Kubernetes' own conformance suite against a new cluster, compared with the specs that passed before:
+          conformance --suite PATH [--images DIR] (root)
 ";
 
 /// As the program has it, so that what is measured here is what it does there.
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "bench" => bench::run(std::env::args().nth(2).as_deref()),
         "torture" => torture::run(&std::env::args().skip(2).collect::<Vec<_>>()),
+        "conformance" => conformance::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {
             eprint!("{HELP}");
             return ExitCode::from(2);

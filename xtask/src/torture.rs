@@ -113,6 +113,15 @@ const SUITES: &[Suite] = &[
         kubectl: false,
     },
     Suite {
+        name: "hostile",
+        what: "percent of each attack by anonymous clients, beside a neighbour whose waits are measured",
+        package: "pintle",
+        target: &["--test", "hostile"],
+        filter: "",
+        count: ("PINTLE_HOSTILE_PERCENT", 100),
+        kubectl: true,
+    },
+    Suite {
         name: "kills",
         what: "kill -9 of a `pintle up` under load from eight clients",
         package: "pintle",

@@ -1,4 +1,4 @@
-//! What a client sends, and how much of it is read; what it gets, as bytes or a stream.
+//! Bodies in and out: what a client sends, read when it is wanted and within limits; what it gets, as bytes or a stream.
 
 use crate::listener::connections::UnderWay;
 use bytes::{Bytes, BytesMut};

@@ -159,9 +159,9 @@ pub fn accept(
 }
 
 /// What was odd about a body, in the words of a warning and in those of a refusal.
-struct Doubts {
-    warnings: Vec<String>,
-    errors: Vec<String>,
+pub struct Doubts {
+    pub warnings: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 impl Doubts {
@@ -173,7 +173,7 @@ impl Doubts {
     }
 
     /// Fields of a typed JSON object are reported in the order in which they were sent.
-    fn of_typed(duplicates: Duplicates, unknown: Findings, text: Option<&[u8]>) -> Self {
+    pub fn of_typed(duplicates: Duplicates, unknown: Findings, text: Option<&[u8]>) -> Self {
         match (duplicates, text) {
             (Duplicates::Fields(fields), Some(text)) if !(fields.is_empty() && unknown.is_empty()) => {
                 let all = fields.into_vec().into_iter().chain(unknown.into_vec()).collect();

@@ -10,7 +10,7 @@ mod token;
 use crate::ApiServer;
 use crate::body::Body;
 use crate::exchange::Exchange;
-use crate::incoming::{self, FieldValidation};
+use crate::incoming::{self, Doubts, FieldValidation};
 use crate::parse::Parsed;
 use crate::{catalogue, verbs};
 use http::Response;
@@ -21,7 +21,7 @@ use serde_json::Value;
 /// The body as an object of the subresource's own kind, with its types checked and doubts noted.
 fn body_as(exchange: &mut Exchange, group: &str, version: &str, kind: &str) -> Result<Value, Status> {
     let validation = exchange.field_validation()?;
-    let Parsed { value, duplicates, .. } = incoming::read(&exchange.headers, &exchange.body, kind, false)?;
+    let Parsed { value, duplicates, text } = incoming::read(&exchange.headers, &exchange.body, kind, false)?;
     let (own, given) = (names::join_api_version(group, version), object::text(&value, &["apiVersion"]));
     let named = object::kind(&value);
     if (!given.is_empty() && given != own) || (!named.is_empty() && named != kind) {
@@ -30,14 +30,14 @@ fn body_as(exchange: &mut Exchange, group: &str, version: &str, kind: &str) -> R
     let schema = Schema::builtin(&catalogue::type_name(group, version, kind)).ok_or_else(Status::no_such_resource)?;
     let prefix = format!("{kind} in version {version:?} cannot be handled as a {kind}");
     let decoded = decode::decode(&schema, value).map_err(|why| Status::bad_request(format!("{prefix}: {why}")))?;
-    let doubts: Vec<String> = decoded.unknown.messages().into_iter().chain(duplicates.messages()).collect();
+    let doubts = Doubts::of_typed(duplicates, decoded.unknown, text);
     match validation {
-        FieldValidation::Strict if !doubts.is_empty() => {
-            let all = doubts.join(", ");
+        FieldValidation::Strict if !doubts.errors.is_empty() => {
+            let all = doubts.errors.join(", ");
             return Err(Status::bad_request(format!("{prefix}: strict decoding error: {all}")));
         }
-        FieldValidation::Ignore => {}
-        _ => exchange.warnings.extend(doubts),
+        FieldValidation::Warn => exchange.warnings.extend(doubts.warnings),
+        _ => {}
     }
     let mut value = decoded.value;
     object::set(&mut value, &["apiVersion"], own);

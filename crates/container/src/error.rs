@@ -18,6 +18,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the runtime itself said, for the status of a container: there it is clear whose words they are.
+    pub fn detail(&self) -> String {
+        match self {
+            Error::Failed(message) | Error::PullFailed(message) => message.clone(),
+            other => other.to_string(),
+        }
+    }
+
     pub(crate) fn no_container(id: &str) -> Self {
         Error::NotFound { kind: "container", id: id.to_owned() }
     }

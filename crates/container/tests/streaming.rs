@@ -10,6 +10,9 @@ use pintle_container::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+#[path = "../../../xtask/src/test/skip.rs"]
+mod skip;
+
 const IMAGE: &str = "localhost/busybox:1";
 const OUT: Wanted = Wanted { stdin: false, stdout: true, stderr: true, tty: false };
 const ALL: Wanted = Wanted { stdin: true, stdout: true, stderr: true, tty: false };
@@ -127,9 +130,10 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_user_types_reaches_a_real_container_and_what_it_says_comes_back() {
-    if !rustix::process::geteuid().is_root() || !Private::is_possible() {
-        eprintln!("not run: it needs root, containerd, ctr and runc");
-        return;
+    let needs = [("root", rustix::process::geteuid().is_root()), ("containerd, runc and ctr", Private::is_possible())];
+    let missing: Vec<&str> = needs.into_iter().filter(|(_, there)| !there).map(|(need, _)| need).collect();
+    if !missing.is_empty() {
+        return skip::skip(&missing);
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();

@@ -63,6 +63,8 @@ pub struct NodeConfig {
     pub credential_providers: Option<CredentialProviders>,
     /// When Pods are evicted because the node lacks something.
     pub eviction: Eviction,
+    /// Sysctls beside the safe ones that Pods may set; one that ends in `*` stands for all that begin so.
+    pub allowed_unsafe_sysctls: Vec<String>,
     /// How many processes each Pod may have, if there is a bound.
     pub pod_max_pids: Option<u64>,
     /// How much is kept of each container's log.
@@ -105,6 +107,7 @@ impl NodeConfig {
             static_pods: None,
             credential_providers: None,
             eviction: Eviction::default(),
+            allowed_unsafe_sysctls: Vec::new(),
             pod_max_pids: None,
             log_rotation: LogRotation::default(),
             reserved: Vec::new(),

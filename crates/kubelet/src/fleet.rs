@@ -15,6 +15,7 @@ use crate::config::NodeConfig;
 use crate::logs::rotate::{self, LogRotation};
 use crate::machine::Machine;
 use crate::node::Presence;
+use crate::pods::guards::Guards;
 use crate::pods::{BY_NODE, Home, Pods, Tenancy};
 use crate::pressure::{Eviction, Pressure, Watch};
 use crate::serve::Serving;
@@ -110,6 +111,10 @@ impl Fleet {
             meter: Meter::default(),
             dead: config.collection.clone(),
             pressure: pressure.clone(),
+            guards: match config.directory {
+                Some(_) => Guards::of_machine(config.allowed_unsafe_sysctls.clone()),
+                None => Guards::simulated(config.allowed_unsafe_sysctls.clone()),
+            },
             machine: Machine::new(&self.context, &config),
         });
         let (eviction, rotation) = (config.eviction.clone(), config.log_rotation);

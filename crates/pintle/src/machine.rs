@@ -4,10 +4,14 @@
 //! the cluster has simulated nodes, and a line says what to install.
 
 mod bounds;
+mod check;
+mod service_packets;
 
+use crate::say::say;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +21,8 @@ use pintle_container::cri::private::{Private, PrivateConfig, has_iptables};
 use pintle_container::{Cri, Runtime};
 use pintle_kubelet::{Collection, CredentialProviders, NodeConfig, StaticPods};
 
-use bounds::BoundsFlags;
+use bounds::{BoundsFlags, WrongThreshold};
+use service_packets::ServicePackets;
 
 /// Where containerd listens if nobody has moved it.
 pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -28,10 +33,10 @@ pub(crate) const INSTALL: &str = "apt install containerd runc containernetworkin
 #[derive(clap::Args, Clone)]
 pub(crate) struct MachineFlags {
     /// The socket of the container runtime: containerd or CRI-O [default: the one that is found, else a private one].
-    #[arg(long, value_name = "unix:///PATH")]
-    container_runtime_endpoint: Option<String>,
+    #[arg(long, value_name = "unix:///PATH", value_parser = check::endpoint)]
+    container_runtime_endpoint: Option<PathBuf>,
     /// The addresses that Pods get from our own bridge, if the runtime has no network for them.
-    #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/24")]
+    #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/24", value_parser = check::subnet)]
     pod_cidr: String,
     /// A directory of files, one Pod each, that this machine runs whatever the API server says.
     #[arg(long, value_name = "DIR")]
@@ -55,6 +60,14 @@ pub(crate) struct MachineFlags {
 }
 
 impl MachineFlags {
+    /// Refuses what cannot be meant, before anything is started or written.
+    pub(crate) fn check(&self) -> Result<(), MachineError> {
+        self.collection.check()?;
+        self.credential_providers()?;
+        self.bounds.apply(NodeConfig::new("checked", Ipv4Addr::LOCALHOST.into()))?;
+        Ok(())
+    }
+
     fn credential_providers(&self) -> Result<Option<CredentialProviders>, MachineError> {
         let (Some(file), Some(programs)) =
             (&self.image_credential_provider_config, &self.image_credential_provider_bin_dir)
@@ -107,10 +120,17 @@ struct CollectionFlags {
 }
 
 impl CollectionFlags {
+    fn check(&self) -> Result<(), MachineError> {
+        match self.image_gc_low_threshold >= self.image_gc_high_threshold {
+            true => Err(MachineError::Thresholds(self.image_gc_low_threshold, self.image_gc_high_threshold)),
+            false => Ok(()),
+        }
+    }
+
     fn settings(&self) -> Collection {
         Collection {
             image_high_threshold: self.image_gc_high_threshold,
-            image_low_threshold: self.image_gc_low_threshold.min(self.image_gc_high_threshold),
+            image_low_threshold: self.image_gc_low_threshold,
             image_period: Duration::from_secs(self.image_gc_period),
             image_minimum_age: Duration::from_secs(self.minimum_image_ttl),
             container_minimum_age: Duration::from_secs(self.minimum_container_ttl),
@@ -119,6 +139,15 @@ impl CollectionFlags {
             ..Collection::default()
         }
     }
+}
+
+/// Where a node keeps what its Pods need.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// Containers run on when we stop, and are found again there.
+    Kept(&'a Path),
+    /// It goes with us, and so do the containers.
+    Scratch(&'a Path),
 }
 
 /// What the nodes of this process are.
@@ -130,15 +159,28 @@ pub(crate) enum Nodes {
 pub(crate) struct Machine {
     pub(crate) config: NodeConfig,
     pub(crate) runtime: Arc<dyn Runtime>,
+    // In this order they go when it is dropped.
     private: Option<Private>,
-    /// Gone when we are: an ephemeral cluster leaves nothing behind.
-    temporary: Option<PathBuf>,
+    _packets: ServicePackets,
+    /// Nothing is kept, so nothing is left behind: neither containers nor the bridge between them.
+    ephemeral: Option<Bridge>,
+}
+
+/// The network of Pods, which outlives the runtime that made it.
+struct Bridge(String);
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let mut command = std::process::Command::new("ip");
+        // One that was never made is as good as gone.
+        let _ = command.args(["link", "delete", &self.0]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MachineError {
-    #[error("{0} is not unix:///PATH; give the runtime's socket so")]
-    Endpoint(String),
+    #[error("--image-gc-low-threshold {0} must be below --image-gc-high-threshold {1}")]
+    Thresholds(u8, u8),
     #[error("no container runtime behind {0}: {1}")]
     Runtime(String, pintle_container::Error),
     #[error("{0}; `--nodes 1` starts with a simulated node instead")]
@@ -146,7 +188,7 @@ pub(crate) enum MachineError {
     #[error("--image-credential-provider-config {0}: {1}")]
     Providers(PathBuf, String),
     #[error("{0}")]
-    Eviction(#[from] pintle_kubelet::pressure::EvictionError),
+    Eviction(#[from] WrongThreshold),
     #[error("cannot write to {0}: {1}; choose another place with --data-dir or mend its permissions")]
     Directory(PathBuf, std::io::Error),
 }
@@ -156,18 +198,19 @@ impl Nodes {
     pub(crate) async fn find(
         asked: Option<u16>,
         flags: &MachineFlags,
-        directory: Option<&Path>,
+        place: Place<'_>,
     ) -> Result<Nodes, MachineError> {
         if let Some(count) = asked {
             return Ok(Nodes::Simulated(count));
         }
-        let machine = Machine::find(flags, directory).await?;
+        let machine = Machine::find(flags, place).await?;
         Ok(machine.map_or(Nodes::Simulated(1), |machine| Nodes::Machine(Box::new(machine))))
     }
 
     /// For the line that says what runs.
     pub(crate) fn described(&self) -> String {
         match self {
+            Nodes::Simulated(0) => "no nodes".to_owned(),
             Nodes::Simulated(1) => "1 simulated node".to_owned(),
             Nodes::Simulated(count) => format!("{count} simulated nodes"),
             Nodes::Machine(machine) => format!("node {} ({})", machine.config.name, machine.runtime.version()),
@@ -176,32 +219,28 @@ impl Nodes {
 }
 
 impl Machine {
-    /// Finds out what this machine can run; nothing if it cannot. Without a directory, what it needs is kept until it stops.
-    pub(crate) async fn find(flags: &MachineFlags, directory: Option<&Path>) -> Result<Option<Machine>, MachineError> {
+    /// Finds out what this machine can run; nothing if it cannot. What was started ends with an error, and if nobody waits for
+    /// the rest.
+    pub(crate) async fn find(flags: &MachineFlags, place: Place<'_>) -> Result<Option<Machine>, MachineError> {
         let is_root = rustix::process::geteuid().is_root();
         let found = Path::new(CONTAINERD);
         let asked = flags.container_runtime_endpoint.as_deref();
         if asked.is_none() && (!is_root || !(found.exists() || Private::is_possible())) {
             return Ok(None);
         }
-        let temporary = match directory {
-            Some(_) => None,
-            None => Some(std::env::temp_dir().join(format!("pintle-{}", std::process::id()))),
-        };
-        let directory = directory.map(Path::to_owned).or_else(|| temporary.clone()).unwrap_or_default().join("node");
+        let (Place::Kept(directory) | Place::Scratch(directory)) = place;
+        let directory = directory.join("node");
+        let name = bridge(&directory);
+        let ephemeral = matches!(place, Place::Scratch(_)).then(|| Bridge(name.clone()));
         std::fs::create_dir_all(&directory).map_err(|error| MachineError::Directory(directory.clone(), error))?;
         let (private, cri) = match asked {
-            Some(endpoint) => {
-                let path = endpoint.strip_prefix("unix://").filter(|path| path.starts_with('/'));
-                let path = path.ok_or_else(|| MachineError::Endpoint(endpoint.to_owned()))?;
-                (None, connect(Path::new(path), flags, &directory).await?)
-            }
-            None if found.exists() => (None, connect(found, flags, &directory).await?),
+            Some(socket) => (None, connect(socket, flags, &name).await?),
+            None if found.exists() => (None, connect(found, flags, &name).await?),
             None => {
                 let config = PrivateConfig {
                     directory: directory.join("containerd"),
                     subnet: flags.pod_cidr.clone(),
-                    bridge: bridge(&directory),
+                    bridge: name.clone(),
                 };
                 let (private, cri) = Private::start(&config).await.map_err(MachineError::Private)?;
                 (Some(private), cri)
@@ -216,12 +255,13 @@ impl Machine {
             ..told_of_itself(&directory)
         };
         let config = flags.bounds.apply(config)?;
-        Ok(Some(Machine { config, runtime: Arc::new(cri), private, temporary }))
+        let packets = ServicePackets::reject(&name);
+        Ok(Some(Machine { config, runtime: Arc::new(cri), private, _packets: packets, ephemeral }))
     }
 
     /// Ends what was started for it. Containers of a cluster that is kept run on and are found again.
     pub(crate) async fn stop(self) {
-        if self.temporary.is_some() {
+        if self.ephemeral.is_some() {
             for sandbox in self.runtime.list_sandboxes(None).await.unwrap_or_default() {
                 if let Err(error) = self.runtime.remove_sandbox(&sandbox.id).await {
                     tracing::warn!(pod = %sandbox.pod.name, %error, "its containers are left behind");
@@ -233,40 +273,15 @@ impl Machine {
         if let Some(private) = self.private {
             private.stop().await;
         }
-        if let Some(directory) = &self.temporary {
-            unmount_below(directory);
-        }
-        if let Some(directory) = self.temporary
-            && let Err(error) = std::fs::remove_dir_all(&directory)
-        {
-            tracing::warn!(directory = %directory.display(), %error, "it is left behind");
-        }
-    }
-}
-
-/// Volumes in memory are mounts, and would keep their directory.
-fn unmount_below(directory: &Path) {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mut below: Vec<&str> = mounts
-        .lines()
-        .filter_map(|line| line.split(' ').nth(1))
-        .filter(|place| Path::new(place).starts_with(directory))
-        .collect();
-    // The innermost first.
-    below.sort_unstable_by(|a, b| b.cmp(a));
-    for place in below {
-        if let Err(error) = rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH) {
-            tracing::warn!(place, %error, "it stays mounted");
-        }
     }
 }
 
 /// Connects to a runtime that somebody else started, and gives its Pods a network if it has none.
-async fn connect(socket: &Path, flags: &MachineFlags, directory: &Path) -> Result<Cri, MachineError> {
+async fn connect(socket: &Path, flags: &MachineFlags, bridge: &str) -> Result<Cri, MachineError> {
     let failed = |error| MachineError::Runtime(socket.display().to_string(), error);
     let cri = Cri::connect(socket).await.map_err(failed)?;
-    match cri.bridge_if_none(&bridge(directory), &flags.pod_cidr, has_iptables()).await {
-        Ok(Some(file)) => println!("network    a bridge for Pods, {}: {}", flags.pod_cidr, file.display()),
+    match cri.bridge_if_none(bridge, &flags.pod_cidr, has_iptables()).await {
+        Ok(Some(file)) => say!("network    a bridge for Pods, {}: {}", flags.pod_cidr, file.display()),
         Ok(None) => {}
         Err(error) => tracing::warn!(%error, "Pods have no network yet"),
     }

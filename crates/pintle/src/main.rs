@@ -1,14 +1,20 @@
 //! Pintle: Kubernetes' control plane, node agent and controller framework as one program.
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads; `say` does not")]
+
 mod control;
 mod data_dir;
 mod image;
 mod kubeconfig;
+mod loops;
 mod machine;
 mod new;
 mod node;
 mod plane;
 mod reach;
+mod say;
+mod scratch;
+mod signals;
 mod snapshot;
 mod store;
 mod token;
@@ -55,7 +61,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env("PINTLE_LOG").unwrap_or_else(|_| DEFAULT_LOG.into());
     let colors = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colors).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colors).with_writer(|| say::Log).init();
     let result = match arguments.command {
         Command::Up(flags) => up::run(*flags).map_err(|failure| (failure.to_string(), failure.code())),
         Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
@@ -68,7 +74,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err((failure, code)) => {
-            eprintln!("pintle: {failure}");
+            say::complain!("pintle: {failure}");
             ExitCode::from(code)
         }
     }

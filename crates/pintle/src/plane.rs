@@ -1,5 +1,6 @@
 //! The one place where the parts are put together: loops, scheduler and nodes over one API server.
 
+use crate::loops::{Choice, SCHEDULER};
 use crate::machine::{Machine, Nodes};
 use crate::reach::{self, Reach};
 use pintle_apiserver::ApiServer;
@@ -7,7 +8,7 @@ use pintle_apiserver::authn::User;
 use pintle_apiserver::nodes::remote::Remote;
 use pintle_apiserver::pki::{Pki, PkiError, Terms};
 use pintle_container::Simulated;
-use pintle_controllers::roster::{self, Options, Running};
+use pintle_controllers::roster::{Options, Running};
 use pintle_controllers::{Authority, Order};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
@@ -28,7 +29,7 @@ pub(crate) struct Plane {
 /// The loops and the scheduler, which is one too.
 enum Loops {
     /// This process is the only one over its store.
-    Alone { running: Vec<Running>, scheduler: Scheduler },
+    Alone { running: Vec<Running>, scheduler: Option<Scheduler> },
     /// Others run the same loops; each acts in one process at a time.
     Elected(Vec<JoinHandle<()>>),
 }
@@ -43,6 +44,7 @@ impl Plane {
         pki: &Arc<Pki>,
         nodes: Nodes,
         identity: Option<String>,
+        choice: &Choice,
     ) -> Plane {
         let (stop, shutdown) = Shutdown::new();
         let context = {
@@ -58,10 +60,10 @@ impl Plane {
         let options = Options { root_ca: Some(pki.ca_pem.clone()), authority: Some(authority(pki.clone())), is_node };
         let loops = match identity {
             None => Loops::Alone {
-                running: roster::roster().iter().map(|known| known.start(&control, &options)).collect(),
-                scheduler: Scheduler::start(&control),
+                running: choice.of_roster().iter().map(|known| known.start(&control, &options)).collect(),
+                scheduler: choice.has(SCHEDULER).then(|| Scheduler::start(&control)),
             },
-            Some(identity) => Loops::Elected(elected(&control, &options, &identity, context)),
+            Some(identity) => Loops::Elected(elected(&control, &options, &identity, context, choice)),
         };
         let (nodes, machine) = match nodes {
             Nodes::Simulated(count) => (Fleet::simulated(&control, &Simulated::new(clock.clone()), count, LEASE), None),
@@ -88,7 +90,7 @@ impl Plane {
     /// How many loops there are, for the line that says so.
     pub(crate) fn loops(&self) -> usize {
         match &self.loops {
-            Loops::Alone { running, .. } => running.len() + 1,
+            Loops::Alone { running, scheduler } => running.len() + usize::from(scheduler.is_some()),
             Loops::Elected(tasks) => tasks.len(),
         }
     }
@@ -101,7 +103,9 @@ impl Plane {
                 for running in running {
                     running.stop().await;
                 }
-                scheduler.stop().await;
+                if let Some(scheduler) = scheduler {
+                    scheduler.stop().await;
+                }
             }
             Loops::Elected(tasks) => {
                 for task in tasks {
@@ -135,9 +139,10 @@ fn elected(
     options: &Options,
     identity: &str,
     context: impl Fn(Shutdown) -> Context + Clone + Send + Sync + 'static,
+    choice: &Choice,
 ) -> Vec<JoinHandle<()>> {
     let mut tasks = Vec::new();
-    for known in roster::roster() {
+    for known in choice.of_roster() {
         let (own, config) = (control.clone(), LeaderConfig::new(known.name, identity));
         let (context, options) = (context.clone(), options.clone());
         tasks.push(tokio::spawn(async move {
@@ -146,6 +151,9 @@ fn elected(
             };
             lead(&own, config, run).await;
         }));
+    }
+    if !choice.has(SCHEDULER) {
+        return tasks;
     }
     let (own, config) = (control.clone(), LeaderConfig::new(pintle_scheduler::scheduler::AGENT, identity));
     tasks.push(tokio::spawn(async move {
@@ -205,8 +213,9 @@ mod tests {
     async fn when_one_of_two_processes_stops_the_other_goes_on_with_every_loop() {
         let (server, client, clock, pki) = serve().await;
         let random = Random::seeded(1);
+        let all = Choice::parse("*").unwrap();
         let begin =
-            |name: &str| Plane::start(&server, &clock, &random, &pki, Nodes::Simulated(0), Some(name.to_owned()));
+            |name: &str| Plane::start(&server, &clock, &random, &pki, Nodes::Simulated(0), Some(name.to_owned()), &all);
         let all_held_by = async |name: &str, count: usize| {
             let holders = holders(&client).await;
             holders.len() == count && holders.iter().all(|holder| holder == name)
@@ -245,7 +254,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_process_that_is_alone_writes_no_leases() {
         let (server, client, clock, pki) = serve().await;
-        let plane = Plane::start(&server, &clock, &Random::seeded(1), &pki, Nodes::Simulated(0), None);
+        let all = Choice::parse("*").unwrap();
+        let plane = Plane::start(&server, &clock, &Random::seeded(1), &pki, Nodes::Simulated(0), None, &all);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(holders(&client).await.is_empty());
         plane.stop().await;

@@ -1,6 +1,7 @@
 //! `pintle snapshot`: the store in one file, to keep elsewhere and to start again from.
 
 use crate::data_dir;
+use crate::say::say;
 use crate::store::{StoreError, StoreFlags};
 use pintle_store::file::backup::{self, BackupError, Summary};
 use std::path::{Path, PathBuf};
@@ -61,13 +62,13 @@ pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
                 None => backup::save(&store(data_dir)?, &file)?,
                 Some(_) => save_etcd(&from, &file)?,
             };
-            println!("saved      {} keys at revision {} to {}", saved.keys, saved.revision, file.display());
+            say!("saved      {} keys at revision {} to {}", saved.keys, saved.revision, file.display());
         }
         Action::Restore { file, data_dir } => {
             let directory = store(data_dir)?;
             let restored = backup::restore(&file, &directory)?;
             let place = directory.display();
-            println!("restored   {} keys into {place}; it goes on at revision {}", restored.keys, restored.revision);
+            say!("restored   {} keys into {place}; it goes on at revision {}", restored.keys, restored.revision);
         }
         Action::Inspect { file } => print(&backup::inspect(&file)?),
     }
@@ -85,13 +86,13 @@ fn save_etcd(from: &StoreFlags, file: &Path) -> Result<Summary, Failure> {
 }
 
 fn print(summary: &Summary) {
-    println!("revision   {}", summary.revision);
-    println!("keys       {}", summary.keys);
-    println!("bytes      {}", summary.bytes);
-    println!();
+    say!("revision   {}", summary.revision);
+    say!("keys       {}", summary.keys);
+    say!("bytes      {}", summary.bytes);
+    say!();
     let width = summary.by_resource.keys().map(String::len).max().unwrap_or(0).max("RESOURCE".len());
-    println!("{:width$}  {:>8}  {:>12}", "RESOURCE", "KEYS", "BYTES");
+    say!("{:width$}  {:>8}  {:>12}", "RESOURCE", "KEYS", "BYTES");
     for (resource, (keys, bytes)) in &summary.by_resource {
-        println!("{resource:width$}  {keys:>8}  {bytes:>12}");
+        say!("{resource:width$}  {keys:>8}  {bytes:>12}");
     }
 }

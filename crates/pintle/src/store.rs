@@ -44,6 +44,14 @@ impl StoreFlags {
         self.store.as_deref()
     }
 
+    /// Refuses an address that is none, before anything is opened.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match &self.store {
+            Some(url) => Ok(Config::parse(url).map(drop)?),
+            None => Ok(()),
+        }
+    }
+
     /// Opens the store: etcd if it was asked for, files if there is a directory, memory otherwise.
     pub(crate) async fn open(&self, directory: Option<&Path>) -> Result<Arc<dyn Store>, StoreError> {
         Ok(match (&self.store, directory) {

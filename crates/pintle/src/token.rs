@@ -17,6 +17,7 @@ use pintle_meta::Clock;
 use pintle_meta::clock::rfc3339;
 
 use crate::kubeconfig::{ClusterFlags, NoWay};
+use crate::say::{self, complain};
 
 #[derive(clap::Args)]
 pub(crate) struct Flags {
@@ -69,7 +70,7 @@ pub(crate) enum Failure {
 pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
     let said = runtime.block_on(work(flags))?;
-    print!("{said}");
+    say::text(&said);
     Ok(())
 }
 
@@ -89,7 +90,7 @@ async fn create(client: &Client, ttl: Duration, description: &str) -> Result<Str
     let secret = secret(&token, ttl, description, &Clock::system());
     secrets(client).create(&PostParams::default(), &secret).await?;
     if is_loopback(&server) {
-        eprintln!(
+        complain!(
             "pintle: the server listens on loopback alone, where no other machine reaches it; start it with --listen 0.0.0.0:6443"
         );
     }

@@ -3,8 +3,12 @@
 use crate::control;
 use crate::data_dir;
 use crate::kubeconfig;
-use crate::machine::{self, MachineError, MachineFlags, Nodes};
+use crate::loops::{Choice, NODES};
+use crate::machine::{self, MachineError, MachineFlags, Nodes, Place};
 use crate::plane::Plane;
+use crate::say::{complain, say};
+use crate::scratch::Scratch;
+use crate::signals::Signals;
 use crate::store::{StoreError, StoreFlags};
 use pintle_apiserver::pki::{Pki, PkiError, write_private};
 use pintle_apiserver::{ApiServer, Pace, Parts, StartError, bootstrap, listener};
@@ -17,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 #[derive(clap::Args, Clone)]
@@ -31,7 +36,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE")]
     write_kubeconfig: Option<PathBuf>,
     /// More names and addresses under which the API server is reached, for its certificate.
-    #[arg(long, value_name = "NAME|ADDR")]
+    #[arg(long, value_name = "NAME|ADDR", value_parser = subject)]
     pub(crate) tls_san: Vec<String>,
     /// How many simulated nodes the cluster has, in place of this machine [default: this machine; one simulated node if it
     /// cannot run containers].
@@ -42,6 +47,10 @@ pub(crate) struct Flags {
     /// Keep nothing: the cluster lives in memory and is gone when it stops.
     #[arg(long, conflicts_with = "store")]
     ephemeral: bool,
+    /// Which loops run: * for all, NAME for this one, -NAME for all but this one, none for the API server alone. The names are
+    /// those of the loops (deployment, replicaset, garbage, …), scheduler, and nodes for the node agents of this process.
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = Choice::parse)]
+    pub(crate) loops: Choice,
     /// Serve /control too, with which tests of operators in any language move time, wait until everything rests,
     /// inject faults, compare and fork (docs/control.md). The cluster's time is virtual.
     #[arg(long, requires = "ephemeral")]
@@ -53,6 +62,31 @@ pub(crate) struct Flags {
     store: StoreFlags,
 }
 
+impl Flags {
+    /// Refuses what cannot be meant, before anything is started or written.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.store.check()?;
+        Ok(self.machine.check()?)
+    }
+}
+
+/// A name or an address that a certificate can speak for.
+fn subject(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let is_name = text.len() <= 253 && name.split('.').all(is_label);
+    if is_name || text.parse::<IpAddr>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("give a DNS name or an address".to_owned())
+}
+
 /// Why the cluster cannot run, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -60,6 +94,10 @@ pub(crate) enum Failure {
     NoDirectory,
     #[error("cannot write to {}: {source}; choose another place with --data-dir or mend its permissions", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    #[error(
+        "cannot make a directory for what is kept until the end: {0}; set TMPDIR to a place that can be written to"
+    )]
+    Scratch(io::Error),
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("{0}")]
@@ -109,11 +147,71 @@ pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
 }
 
 async fn up(flags: Flags) -> Result<(), Failure> {
+    flags.check()?;
+    let mut signals = Signals::new().map_err(Failure::Runtime)?;
+    let mut cluster = Running::default();
+    let outcome = tokio::select! {
+        biased;
+        () = signals.told_to_stop() => Ok(()),
+        begun = begin(&flags, &mut cluster) => match (begun, cluster.store.clone()) {
+            (Ok(()), Some(store)) => until_stopped(&store, &mut signals).await,
+            (begun, _) => begun,
+        },
+    };
+    // Also what had only begun to start ends here.
+    cluster.stop().await;
+    outcome
+}
+
+/// What runs of a cluster, from the first that starts to the last: whatever happens, all of it is stopped.
+#[derive(Default)]
+struct Running {
+    // Gone last, so it stands first to be made and is taken last in `stop`.
+    scratch: Option<Scratch>,
+    store: Option<Arc<dyn Store>>,
+    server: Option<ApiServer>,
+    tasks: Vec<JoinHandle<()>>,
+    plane: Option<Plane>,
+}
+
+impl Running {
+    async fn stop(self) {
+        let aloud = self.plane.is_some();
+        if aloud {
+            say!("stopping");
+        }
+        if let Some(plane) = self.plane {
+            plane.stop().await;
+        }
+        if let Some(server) = self.server {
+            server.stop();
+        }
+        for task in self.tasks {
+            // One that panicked has ended too.
+            let _ = task.await;
+        }
+        if let Some(store) = self.store {
+            store.close().await;
+        }
+        drop(self.scratch);
+        if aloud {
+            say!("stopped");
+        }
+    }
+}
+
+/// Starts everything; what has started is in `cluster` at every moment, or ends when it is dropped.
+async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     let started = Instant::now();
     let (clock, random) = (Clock::system(), Random::system());
-    let directory = directory(&flags)?;
+    let directory = directory(flags)?;
+    if directory.is_none() {
+        cluster.scratch = Some(Scratch::new().map_err(Failure::Scratch)?);
+    }
+    let scratch = cluster.scratch.as_ref().map(Scratch::path);
     // A store in files takes a lock first: who has it owns everything below the directory.
     let store = flags.store.open(directory.as_deref()).await?;
+    cluster.store = Some(store.clone());
     let pki = match flags.pki.clone().or_else(|| Some(directory.as_ref()?.join("pki"))) {
         Some(place) => Pki::open(&place, clock.now())?,
         None => Pki::generate(clock.now())?,
@@ -123,7 +221,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
         (None, Some(directory)) => directory.display().to_string(),
         (None, None) => "memory, nothing is kept".to_owned(),
     };
-    println!("store      {place} (revision {})", store.revision());
+    say!("store      {place} (revision {})", store.revision());
 
     let tcp = listen(flags.listen).await?;
     let address = tcp.local_addr().map_err(Failure::Runtime)?;
@@ -135,6 +233,7 @@ async fn up(flags: Flags) -> Result<(), Failure> {
         pace: Pace::default(),
     })
     .await?;
+    cluster.server = Some(server.clone());
     server.set_address(address.to_string());
     let tls = pki.server_tls(&addresses(address.ip()), &flags.tls_san, clock.now())?;
     bootstrap::publish(&server, &format!("https://{}", advertised(address)), &pki.ca_pem)
@@ -142,52 +241,53 @@ async fn up(flags: Flags) -> Result<(), Failure> {
         .map_err(Failure::Publish)?;
     let url = format!("https://{}", reachable(address));
     // Written before the first answer: who finds the server ready finds the way in.
-    let config = write_kubeconfig(&flags, directory.as_deref(), &url, &pki, &clock)?;
-    let serving = tokio::spawn(listener::serve(server.clone(), tcp, tls));
-    let own_loops = tokio::spawn({
+    let home = directory.as_deref().or(scratch).unwrap_or(Path::new("."));
+    let config = write_kubeconfig(flags, home, &url, &pki, &clock)?;
+    cluster.tasks.push(tokio::spawn(listener::serve(server.clone(), tcp, tls)));
+    cluster.tasks.push(tokio::spawn({
         let server = server.clone();
         async move { server.run().await }
-    });
-    println!("api        {url}");
+    }));
+    say!("api        {url}");
     // Others may be over the same etcd: each loop acts in one of the processes.
     let identity = flags.store.etcd().map(|_| identity(&random));
     let each = if identity.is_some() { ", each when its Lease is won" } else { "" };
-    let nodes = Nodes::find(flags.nodes, &flags.machine, directory.as_deref()).await?;
+    let asked = if flags.loops.has(NODES) { flags.nodes } else { Some(0) };
+    let place = match &directory {
+        Some(directory) => Place::Kept(directory),
+        None => Place::Scratch(home),
+    };
+    let nodes = Nodes::find(asked, &flags.machine, place).await?;
     let described = nodes.described();
-    let simulated = matches!(nodes, Nodes::Simulated(_)) && flags.nodes.is_none();
+    let simulated = matches!(nodes, Nodes::Simulated(_)) && asked.is_none();
     let pki = Arc::new(pki);
-    let plane = Plane::start(&server, &clock, &random, &pki, nodes, identity);
+    let plane = Plane::start(&server, &clock, &random, &pki, nodes, identity, &flags.loops);
+    let plane = cluster.plane.insert(plane);
     plane.reach(&server, &pki, &clock).await?;
-    println!("loops      {} running{each}, {described}", plane.loops());
+    say!("loops      {} running{each}, {described}", plane.loops());
     if simulated {
-        println!("           for real containers, run it as root after: {}", machine::INSTALL);
+        say!("           for real containers, run it as root after: {}", machine::INSTALL);
     }
 
-    println!("kubeconfig {}", config.display());
-    println!("ready      in {} ms; Ctrl-C stops it", started.elapsed().as_millis());
-    println!();
-    println!("  export KUBECONFIG={}", config.display());
-    println!("  kubectl get nodes");
-
-    let outcome = until_stopped(&store).await;
-    println!("stopping");
-    plane.stop().await;
-    server.stop();
-    let _ = tokio::join!(serving, own_loops);
-    store.close().await;
-    println!("stopped");
-    outcome
+    say!("kubeconfig {}", config.display());
+    say!("ready      in {} ms; Ctrl-C stops it", started.elapsed().as_millis());
+    say!();
+    say!("  export KUBECONFIG={}", config.display());
+    say!("  kubectl get nodes");
+    Ok(())
 }
 
-/// Returns on Ctrl-C or SIGTERM. A store that takes no writes is no reason to go: reads are still served, and `/readyz`
+/// Returns on a signal. A store that takes no writes is no reason to go: reads are still served, and `/readyz`
 /// tells whoever looks what is wrong. Files stay so until the next start; an etcd that was away comes back.
-pub(crate) async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure> {
+pub(crate) async fn until_stopped(store: &Arc<dyn Store>, signals: &mut Signals) -> Result<(), Failure> {
     let look = async {
         let mut well = true;
         loop {
             match store.health() {
-                Err(why) if well => eprintln!("pintle: the store stopped: {why}; writes are refused, reads are served"),
-                Ok(()) if !well => eprintln!("pintle: the store takes writes again"),
+                Err(why) if well => {
+                    complain!("pintle: the store stopped: {why}; writes are refused, reads are served");
+                }
+                Ok(()) if !well => complain!("pintle: the store takes writes again"),
                 _ => {}
             }
             well = store.health().is_ok();
@@ -195,19 +295,10 @@ pub(crate) async fn until_stopped(store: &Arc<dyn Store>) -> Result<(), Failure>
         }
     };
     tokio::select! {
-        told = told_to_stop() => told.map_err(Failure::Runtime)?,
+        () = signals.told_to_stop() => {}
         () = look => {}
     }
     store.health().map_err(Failure::StoreStopped)
-}
-
-/// Returns on Ctrl-C or SIGTERM.
-pub(crate) async fn told_to_stop() -> io::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
-    }
 }
 
 /// What tells this process from the others over the same store: the machine's name and a number.
@@ -258,16 +349,12 @@ pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
 
 pub(crate) fn write_kubeconfig(
     flags: &Flags,
-    directory: Option<&Path>,
+    directory: &Path,
     url: &str,
     pki: &Pki,
     clock: &Clock,
 ) -> Result<PathBuf, Failure> {
-    let path = match (&flags.write_kubeconfig, directory) {
-        (Some(path), _) => path.clone(),
-        (None, Some(directory)) => directory.join("admin.kubeconfig"),
-        (None, None) => std::env::temp_dir().join(format!("pintle-{}.kubeconfig", std::process::id())),
-    };
+    let path = flags.write_kubeconfig.clone().unwrap_or_else(|| directory.join("admin.kubeconfig"));
     let admin = pki.client("kubernetes-admin", pintle_apiserver::authn::MASTERS, clock.now())?;
     write_private(&path, &kubeconfig::render(url, &pki.ca_pem, &admin))?;
     Ok(path)

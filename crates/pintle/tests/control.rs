@@ -1,6 +1,8 @@
 //! `pintle up --ephemeral --control` as tests of operators in other languages meet it: over real sockets, in virtual time.
 
 mod harness;
+#[path = "../../../xtask/src/test/skip.rs"]
+mod skip;
 
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
 use harness::program::{Place, Program};
@@ -264,11 +266,11 @@ async fn what_is_wrong_with_a_request_is_answered_with_the_name_of_the_field() {
     assert!(nobody.stderr.contains("Forbidden"), "{nobody}");
 }
 
-/// Whether a program is on this machine; says so if it is not.
+/// Whether a program is on this machine; the test is reported as skipped if it is not.
 async fn exists(program: &str) -> bool {
     let there = Command::new(program).arg("version").output().await.is_ok();
     if !there {
-        eprintln!("not run: there is no {program} here");
+        skip::skip(&[program]);
     }
     there
 }

@@ -48,10 +48,10 @@ impl Cluster {
         body: impl Into<Bytes>,
     ) -> Answer {
         let mut map = HeaderMap::new();
-        map.insert("user-agent", HeaderValue::from_static("testkit"));
         for (name, value) in headers.iter().chain((!media.is_empty()).then_some(&("content-type", media))) {
             map.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}")));
         }
+        map.entry("user-agent").or_insert(HeaderValue::from_static("testkit"));
         let method = Method::from_bytes(method.as_bytes()).unwrap_or_else(|e| panic!("{method}: {e}"));
         let uri = path.parse().unwrap_or_else(|e| panic!("{path}: {e}"));
         self.send(peer, method, uri, map, body.into()).await

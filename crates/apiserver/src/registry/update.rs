@@ -104,7 +104,9 @@ impl Registry {
             resource.strategy.prepare_update(&mut object, &old, write.subresource);
             let annotated = || object.pointer("/metadata/annotations") != old.pointer("/metadata/annotations");
             let differs = spec_differs(&object, &old) || (resource.strategy.counts_annotations() && annotated());
-            if resource.strategy.counts_generations() && differs {
+            // A binding is the scheduler's answer to a spec, not another spec.
+            let counts = resource.strategy.counts_generations() && write.subresource != "binding";
+            if counts && differs {
                 let generation = object::integer(&old, &["metadata", "generation"]).unwrap_or(0) + 1;
                 object::metadata(&mut object).insert("generation".into(), generation.into());
             }

@@ -167,7 +167,7 @@ pub(super) fn to_node(path: &str, query: &str) -> Result<Request<Bytes>, Status>
     request.map_err(|error| Status::bad_request(format!("{path:?} is no path of a node: {error}")))
 }
 
-fn negotiate(exchange: &Exchange, request: &mut Request<Bytes>) {
+pub(super) fn negotiate(exchange: &Exchange, request: &mut Request<Bytes>) {
     for name in NEGOTIATION {
         for value in exchange.headers.get_all(&name) {
             request.headers_mut().append(&name, value.clone());
@@ -176,7 +176,7 @@ fn negotiate(exchange: &Exchange, request: &mut Request<Bytes>) {
 }
 
 /// Lets a client and a node talk until one of them ends, or the server does.
-fn splice(server: &ApiServer, upgrade: OnUpgrade, mut connection: Box<dyn Duplex>) {
+pub(super) fn splice(server: &ApiServer, upgrade: OnUpgrade, mut connection: Box<dyn Duplex>) {
     let server = server.clone();
     let talking = async move {
         match upgrade.await {

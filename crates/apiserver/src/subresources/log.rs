@@ -1,9 +1,10 @@
 //! `pods/…/log`: what a container has written, as its node tells it.
 
-use super::connect::{container, pod, refusal, to_node};
+use super::connect::{container, negotiate, pod, refusal, splice, to_node};
 use crate::ApiServer;
 use crate::body::Body;
 use crate::exchange::Exchange;
+use crate::nodes::NodeAnswer;
 use crate::request::Query;
 use crate::response;
 use http::{HeaderValue, Response, header};
@@ -22,7 +23,15 @@ pub async fn log(server: &ApiServer, exchange: &mut Exchange) -> Result<Response
     }
     let path = format!("/containerLogs/{}/{name}/{container}", exchange.path.namespace);
     let pairs = options.iter().map(|(name, value)| (*name, value.as_str()));
-    let mut answer = server.ask_node(node, to_node(&path, &query::encode(pairs))?).await?.response;
+    let mut request = to_node(&path, &query::encode(pairs))?;
+    if exchange.upgrade.is_some() {
+        negotiate(exchange, &mut request);
+    }
+    let NodeAnswer { response: mut answer, connection } = server.ask_node(node, request).await?;
+    if let (Some(connection), Some(upgrade)) = (connection, exchange.upgrade.take()) {
+        splice(server, upgrade, connection);
+        return Ok(answer);
+    }
     if !answer.status().is_success() {
         return Err(refusal(answer).await);
     }

@@ -16,9 +16,11 @@ const USUAL_PLACE: &str = "/etc/cni/net.d";
 /// The name of what is written; whoever sets a network up later takes an earlier one.
 const FILE: &str = "99-pintle.conflist";
 
-/// The directory that has the plugins a bridge needs.
+/// The directory that has the plugins a bridge needs: one of `CNI_PATH`, as the plugins themselves call it, or a usual one.
 pub(super) fn plugins() -> Option<PathBuf> {
-    PLUGINS.iter().map(PathBuf::from).find(|directory| is_complete(directory))
+    let asked = std::env::var_os("CNI_PATH").unwrap_or_default();
+    let usual = PLUGINS.iter().map(PathBuf::from);
+    std::env::split_paths(&asked).chain(usual).find(|directory| is_complete(directory))
 }
 
 fn is_complete(directory: &Path) -> bool {

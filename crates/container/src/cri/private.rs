@@ -35,6 +35,27 @@ pub struct Private {
     pid: Pid,
     /// Nothing if it was left behind by another process.
     child: Option<Child>,
+    ended: bool,
+}
+
+/// Whoever gives it up in the middle of a start, or on the way out of an error, ends it too.
+impl Drop for Private {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let _ = rustix::process::kill_process(self.pid, Signal::TERM);
+        let steps = STOP.as_millis() / POLL.as_millis();
+        for _ in 0..steps {
+            if self.has_ended() {
+                return;
+            }
+            #[expect(clippy::disallowed_methods, reason = "a container back end; nobody else runs while we end")]
+            std::thread::sleep(POLL);
+        }
+        let _ = rustix::process::kill_process(self.pid, Signal::KILL);
+        let _ = self.child.as_mut().map(Child::try_wait);
+    }
 }
 
 impl Private {
@@ -53,7 +74,7 @@ impl Private {
         if let Some(pid) = left_behind(directory, &file)
             && let Ok(cri) = Cri::connect(&socket).await
         {
-            return Ok((Private { socket, pid, child: None }, cri));
+            return Ok((Private { socket, pid, child: None, ended: false }, cri));
         }
         let network = network::bridge(&config.bridge, &config.subnet, &directory.join("addresses"), has_iptables());
         std::fs::write(directory.join("cni/10-pintle.conflist"), network.to_string()).map_err(write)?;
@@ -71,8 +92,8 @@ impl Private {
             .map_err(|error| Error::Failed(format!("containerd cannot be started: {error}")))?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Error::Failed("containerd ended at once".to_owned()))?;
+        let mut private = Private { socket, pid, child: Some(child), ended: false };
         std::fs::write(pid_file(directory), pid.as_raw_nonzero().to_string()).map_err(write)?;
-        let mut private = Private { socket, pid, child: Some(child) };
         let cri = private.answer(directory).await?;
         private.bring_pause(&cri, directory).await?;
         Ok((private, cri))
@@ -121,10 +142,18 @@ impl Private {
         Ok(())
     }
 
+    fn has_ended(&mut self) -> bool {
+        match &mut self.child {
+            Some(child) => !matches!(child.try_wait(), Ok(None)),
+            None => rustix::process::test_kill_process(self.pid).is_err(),
+        }
+    }
+
     /// Ends it; containers run on.
     pub async fn stop(mut self) {
         // One that is gone needs no signal.
         let _ = rustix::process::kill_process(self.pid, Signal::TERM);
+        self.ended = true;
         if let Some(child) = &mut self.child {
             if tokio::time::timeout(STOP, child.wait()).await.is_err() {
                 tracing::warn!("containerd does not end; it is killed");

@@ -23,6 +23,10 @@ use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId, SandboxState};
 /// The code of a process that SIGKILL ended.
 const KILLED: i32 = 137;
 
+/// How containerd tells the end of a container that it could not start.
+const START_FAILED: i32 = 128;
+const START_FAILURE: &str = "the script says that it cannot be started";
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books {
     sandboxes: BTreeMap<SandboxId, Sandbox>,
@@ -39,6 +43,8 @@ pub(super) struct Books {
     pub(super) images: BTreeMap<String, Image>,
     /// How often the pull of an image has failed.
     failed_pulls: BTreeMap<String, u32>,
+    /// How often a container could not be created, by its Pod's UID and its name.
+    failed_creates: BTreeMap<(String, String), u32>,
     issued: u64,
 }
 
@@ -52,6 +58,7 @@ struct Entry {
     starts_at: Option<Timestamp>,
     ends_at: Option<(Timestamp, i32)>,
     stopping: bool,
+    start_failed: bool,
 }
 
 impl Books {
@@ -134,8 +141,15 @@ impl Books {
             return Err(Error::Failed(format!("sandbox {sandbox} is not ready")));
         }
         let pod = owner.pod.clone();
-        let id = ContainerId(self.issue(seed));
         let script = Script::of(&config.annotations, &config.name);
+        if script.create_fails > 0 {
+            let failed = self.failed_creates.entry((pod.uid.clone(), config.name.clone())).or_default();
+            if *failed < script.create_fails {
+                *failed += 1;
+                return Err(Error::Failed("the script says that it cannot be created".to_owned()));
+            }
+        }
+        let id = ContainerId(self.issue(seed));
         self.containers_of.entry(pod.uid.clone()).or_default().push(id.clone());
         let entry = Entry {
             config: ContainerConfig { annotations: BTreeMap::new(), ..config },
@@ -146,6 +160,7 @@ impl Books {
             starts_at: None,
             ends_at: None,
             stopping: false,
+            start_failed: false,
         };
         self.containers.insert(id.clone(), entry);
         Ok(id)
@@ -155,6 +170,11 @@ impl Books {
         let entry = self.containers.get_mut(id).ok_or_else(|| Error::no_container(&id.0))?;
         if entry.starts_at.is_some() || entry.ends_at.is_some() {
             return Err(Error::WrongState { id: id.0.clone(), state: "started already", wanted: "created" });
+        }
+        if entry.config.attempt < entry.script.start_fails {
+            entry.ends_at = Some((now, START_FAILED));
+            entry.start_failed = true;
+            return Err(Error::Failed(START_FAILURE.to_owned()));
         }
         let starts_at = after(now, entry.script.start_delay);
         entry.starts_at = Some(starts_at);
@@ -253,6 +273,13 @@ impl Entry {
     fn state(&self, now: Timestamp) -> State {
         let started_at = self.starts_at.filter(|at| *at <= now);
         match (self.ends_at, started_at) {
+            (Some((finished_at, exit_code)), _) if self.start_failed => State::Exited {
+                started_at: None,
+                finished_at,
+                exit_code,
+                reason: "StartError".to_owned(),
+                message: START_FAILURE.to_owned(),
+            },
             (Some((finished_at, exit_code)), _) if finished_at <= now => State::Exited {
                 started_at: self.starts_at.filter(|at| *at <= finished_at),
                 finished_at,

@@ -13,6 +13,8 @@
 //! |------------------------|----------|---------|---------------------------------------------------------------------|
 //! | `pull-delay`           | duration | 0       | a pull takes this long (an image that is there is not pulled again) |
 //! | `pull-fails`           | `true`, integer |  | every pull fails, or the first so many pulls of the image           |
+//! | `create-fails`         | `true`, integer |  | the container cannot be created, or not the first so many times      |
+//! | `start-fails`          | `true`, integer |  | no run can be started, or not the first so many runs                 |
 //! | `start-delay`          | duration | 0       | time between the start and the process running                      |
 //! | `run-for`              | duration | forever | the process ends by itself after this time                          |
 //! | `exit-code`            | integer  | 0       | with which code; alone, a code other than 0 ends the run at once    |

@@ -24,6 +24,9 @@ pub struct Script {
     pub pull_delay: Duration,
     /// So many pulls of its image fail; `u32::MAX` for all.
     pub pull_fails: u32,
+    /// So many times it cannot be created, or a run of it cannot be started; `u32::MAX` for ever.
+    pub create_fails: u32,
+    pub start_fails: u32,
     /// What its log says.
     pub log: Option<String>,
 }
@@ -40,6 +43,10 @@ impl Script {
             return Script::default();
         }
         let time = |name: &str| get(name).and_then(duration);
+        let times = |name: &str| match get(name) {
+            Some("true") => u32::MAX,
+            times => times.and_then(|times| times.parse().ok()).unwrap_or(0),
+        };
         Script {
             start_delay: time("start-delay").unwrap_or_default(),
             run_for: time("run-for"),
@@ -54,10 +61,9 @@ impl Script {
             ignores_term: get("ignores-term") == Some("true"),
             pull_delay: time("pull-delay").unwrap_or_default(),
             log: get("log").map(str::to_owned),
-            pull_fails: match get("pull-fails") {
-                Some("true") => u32::MAX,
-                times => times.and_then(|times| times.parse().ok()).unwrap_or(0),
-            },
+            pull_fails: times("pull-fails"),
+            create_fails: times("create-fails"),
+            start_fails: times("start-fails"),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Attachment {
     refreshed: Option<Refreshed>,
     /// The Pod has ended and its volumes are gone.
     pub(crate) released: bool,
-    /// Containers that could not be made from their spec, and why.
+    /// Containers that could not be made or started, and why.
     pub(crate) refusals: BTreeMap<String, Refusal>,
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use pintle_container::{Dns, Namespaces, PidNamespace, PodRef, Port, Protocol, SandboxConfig};
 
 use super::{Facts, resources, security};
+use crate::pods::guards::normalized;
 
 /// What the kernel takes as a host name, and what a label of a domain name may have.
 const LONGEST_KERNEL_NAME: usize = 64;
@@ -67,7 +68,7 @@ pub(crate) fn sandbox(
         dns,
         ports: if facts.on_host_network() { Vec::new() } else { ports(facts) },
         cgroup_parent: resources::cgroup_parent(facts),
-        sysctls: sysctls.map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect(),
+        sysctls: sysctls.map(|sysctl| (normalized(&sysctl.name), sysctl.value.clone())).collect(),
         security: security::of_sandbox(facts),
         ..SandboxConfig::default()
     })

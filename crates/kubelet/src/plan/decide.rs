@@ -83,8 +83,10 @@ fn is_stopping(input: &Input<'_>, run: &Container) -> bool {
 fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
     let sandbox = input.world.ready_sandbox().map(|sandbox| &sandbox.id);
     match slot.latest() {
-        // Made, and never started: the agent ended in between.
-        Some(run) if run.state == State::Created && slot.latest_in(sandbox).is_some() => Decision::Start,
+        // Made, and never started: the agent ended in between, or the runtime could not start it and left it as it was.
+        Some(run) if run.state == State::Created && slot.latest_in(sandbox).is_some() => {
+            refused(input, slot).unwrap_or(Decision::Start)
+        }
         Some(run) if input.hooks.get(&run.id) == Some(&Hook::Failed) && run.is_running() => {
             match is_stopping(input, run) {
                 true => Decision::Leave,
@@ -144,11 +146,17 @@ fn failed_probe(verdicts: &dyn Verdicts, slot: &Slot<'_>, run: &Container) -> Op
     startup.or_else(|| liveness().map(|_| ProbeKind::Liveness))
 }
 
+/// The wait after a container could not be made or started.
+fn refused(input: &Input<'_>, slot: &Slot<'_>) -> Option<Decision> {
+    let refusal = input.refusals.get(&slot.spec.name).filter(|refusal| input.now < refusal.until)?;
+    let (reason, message) = (refusal.reason, refusal.message.clone());
+    Some(Decision::Wait { reason, message, until: Some(refusal.until) })
+}
+
 fn start(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
     let name = &slot.spec.name;
-    if let Some(refusal) = input.refusals.get(name).filter(|refusal| input.now < refusal.until) {
-        let (reason, message) = (refusal.reason, refusal.message.clone());
-        return Decision::Wait { reason, message, until: Some(refusal.until) };
+    if let Some(wait) = refused(input, slot) {
+        return wait;
     }
     match input.pulls.get(name) {
         Some(Pull::Going) => return Decision::Leave,

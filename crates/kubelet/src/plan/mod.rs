@@ -44,7 +44,7 @@ pub(crate) struct Input<'a> {
     pub(crate) verdicts: &'a dyn Verdicts,
     /// Containers whose image is on its way or could not be had.
     pub(crate) pulls: &'a BTreeMap<String, Pull>,
-    /// Containers that could not be made from their spec.
+    /// Containers that could not be made or started.
     pub(crate) refusals: &'a BTreeMap<String, Refusal>,
     pub(crate) backoffs: &'a BTreeMap<String, RestartBackoff>,
     /// Hooks that run after a start, or have failed.
@@ -108,7 +108,7 @@ pub(crate) enum Hook {
     Failed,
 }
 
-/// Why a container cannot be made from its spec, and when to try again.
+/// Why a container could not be made or started, and until when its status says so and nothing is tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) reason: &'static str,

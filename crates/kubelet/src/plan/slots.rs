@@ -64,7 +64,9 @@ impl<'a> Slot<'a> {
     pub(super) fn backoff(&self, remembered: &BTreeMap<String, RestartBackoff>) -> Option<RestartBackoff> {
         remembered.get(&self.spec.name).copied().or_else(|| {
             let [.., before, latest] = self.runs[..] else { return None };
-            Some(RestartBackoff::recalled(before.finished_at()?, latest.started_at()?))
+            // One that could not be started was at least made.
+            let began = latest.started_at().unwrap_or(latest.created_at);
+            Some(RestartBackoff::recalled(before.finished_at()?, began))
         })
     }
 

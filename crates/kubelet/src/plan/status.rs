@@ -129,6 +129,7 @@ fn of_slot(
         (_, Decision::Wait { reason, message, .. }) if ended => {
             (waiting(reason, message), Some(ended_state(input, run)))
         }
+        (State::Created, Decision::Wait { reason, message, .. }) => (waiting(reason, message), last_state),
         // What is to run after the start belongs to the start.
         (State::Running { .. }, _) if input.hooks.get(&run.id) == Some(&Hook::Going) => {
             (waiting("ContainerCreating", ""), last_state)

@@ -430,6 +430,18 @@ fn a_container_that_cannot_be_made_says_why_and_is_tried_again() {
 }
 
 #[test]
+fn a_container_that_the_runtime_could_not_start_and_left_as_it_was_is_not_started_again_at_once() {
+    let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready).run("web", 0, State::Created);
+    let refusal = Refusal { reason: "RunContainerError", message: "no such file".to_owned(), until: at(101) };
+    scene.refusals.insert("web".into(), refusal);
+    assert_eq!(scene.plan().actions, Vec::new());
+    let waiting = json!({"reason": "RunContainerError", "message": "no such file"});
+    assert_eq!(scene.json()["containerStatuses"][0]["state"]["waiting"], waiting);
+    scene.now = 101;
+    assert!(matches!(scene.plan().actions[..], [Action::Start { made: Some(_), .. }]));
+}
+
+#[test]
 fn sidecars_are_stopped_when_the_others_have_ended_and_only_then_is_the_pod_over() {
     let spec = json!({"restartPolicy": "Never", "containers": [{"name": "web", "image": "i"}],
         "initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always"}]});

@@ -1,13 +1,14 @@
 //! Does what a plan says, one step at a time, and tells of it in events.
 
 use k8s_openapi::api::core::v1::{Container as Spec, ObjectReference, Pod, PodSpec};
-use pintle_container::{ContainerConfig, ContainerId, Namespaces, PodRef, SandboxConfig};
+use pintle_container::{ContainerConfig, Namespaces, PodRef, SandboxConfig};
 use pintle_runtime::{Error, Key, events};
 
 use super::hooks::Started;
 use super::image::Outcome;
 use super::observe::failed;
 use super::prepare::Prepared;
+use super::refuse::Stage;
 use super::{Memory, Pods, Seat};
 use crate::ephemeral;
 use crate::plan::{Action, RestartBackoff, World};
@@ -64,28 +65,40 @@ impl Pods {
                 let shared = match &seat.home.machine {
                     Some(machine) => {
                         let made = machine.sandbox(&machine.facts(pod, spec, world), sandbox.attempt).await;
-                        made.map(|(config, _)| config).map_err(Error::Outside)?
+                        made.map(|(config, _)| config)
                     }
-                    None => sandbox_config(key, pod, spec, sandbox.attempt),
-                };
-                let started = match made {
-                    // The agent ended between the two steps.
-                    Some(made) => runtime.start_container(made).await.map(|()| made.clone()),
-                    None => start(seat, &sandbox.id, &shared, prepared).await,
+                    None => Ok(sandbox_config(key, pod, spec, sandbox.attempt)),
                 };
                 let reference = reference(pod, spec, &container.name);
                 let say = |kind, reason, message: String| seat.home.recorder.record(&reference, kind, reason, message);
-                let id = match started {
+                let created = match (made, shared) {
+                    // The agent ended between the two steps.
+                    (Some(made), _) => Ok(made.clone()),
+                    (None, Err(message)) => Err((Stage::Config, message)),
+                    (None, Ok(shared)) => match runtime.create_container(&sandbox.id, &shared, prepared).await {
+                        Ok(id) => {
+                            say("Normal", "Created", "Container created".to_owned());
+                            Ok(id)
+                        }
+                        Err(error) => Err((Stage::Create, error.detail())),
+                    },
+                };
+                let id = match created {
                     Ok(id) => id,
-                    Err(error) => {
-                        say("Warning", "Failed", format!("Error: {error}"));
-                        return Err(failed(error));
+                    Err((stage, message)) => {
+                        self.refuse(seat, memory, &reference, &container.name, stage, message);
+                        return Ok(true);
                     }
                 };
-                say("Normal", "Created", "Container created".to_owned());
+                // Also a start that fails is one: without its wait, the next would follow at once.
+                remember(memory, container, *backoff);
+                if let Err(error) = runtime.start_container(&id).await {
+                    self.refuse(seat, memory, &reference, &container.name, Stage::Start, error.detail());
+                    return Ok(true);
+                }
+                memory.attachment.refusals.remove(&container.name);
                 say("Normal", "Started", "Container started".to_owned());
                 self.after_start(key, pod, spec, seat, Started { container, id: &id, world });
-                remember(memory, container, *backoff);
                 memory.resizing.note_held(&id, container);
                 Ok(true)
             }
@@ -118,17 +131,6 @@ impl Pods {
             }
         }
     }
-}
-
-async fn start(
-    seat: &Seat,
-    sandbox: &pintle_container::SandboxId,
-    shared: &SandboxConfig,
-    config: ContainerConfig,
-) -> Result<ContainerId, pintle_container::Error> {
-    let id = seat.home.runtime.create_container(sandbox, shared, config).await?;
-    seat.home.runtime.start_container(&id).await?;
-    Ok(id)
 }
 
 fn remember(memory: &mut Memory, container: &Spec, backoff: Option<RestartBackoff>) {

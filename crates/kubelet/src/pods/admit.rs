@@ -1,4 +1,5 @@
-//! Whether a Pod may run here: not if the node lacks something, nor if its containers do not get the devices that they ask for.
+//! Whether a Pod may run here: not if the node lacks something or cannot isolate it as it asks, nor if its containers do not get
+//! the devices that they ask for.
 //! A Pod that may not fails before anything of it starts.
 
 use std::collections::BTreeSet;
@@ -39,8 +40,9 @@ impl Pods {
             return Ok(Admission::Granted);
         }
         let devices = seat.home.machine.as_ref().and_then(|machine| machine.devices()).filter(|_| may_ask(spec));
-        let lacking = pressure::refusal(pod, &seat.home.pressure.conditions());
-        if devices.is_none() && lacking.is_none() {
+        let lacking = pressure::refusal(pod, &seat.home.pressure.conditions()).map(|message| ("Evicted", message));
+        let unfit = lacking.or_else(|| seat.home.guards.refusal(pod, spec));
+        if devices.is_none() && unfit.is_none() {
             memory.admitted = true;
             return Ok(Admission::Granted);
         }
@@ -51,8 +53,8 @@ impl Pods {
             return Ok(Admission::Granted);
         }
         // One that has begun goes on: its sandbox may have died.
-        if let Some(message) = lacking.filter(|_| status.start_time.is_none() && world.sandboxes.is_empty()) {
-            return Ok(self.refused(pod, seat, status, "Evicted", message));
+        if let Some((reason, message)) = unfit.filter(|_| status.start_time.is_none() && world.sandboxes.is_empty()) {
+            return Ok(self.refused(pod, seat, status, reason, message));
         }
         let Some(devices) = devices else {
             memory.admitted = true;

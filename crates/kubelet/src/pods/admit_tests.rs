@@ -9,6 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::devices::scripted::{LAMP, Lamps, devices, register};
 use crate::machine::scripted::{Server, machine, with_devices};
+use crate::pods::guards::Guards;
 
 fn pod(uid: &str, phase: &str) -> Pod {
     let spec = json!({"nodeName": "m", "containers": [{"name": "c", "resources": {"limits": {LAMP: "1"}}}]});
@@ -32,6 +33,7 @@ async fn a_pod_without_its_device_fails_and_waits_only_for_one_that_is_about_to_
         recorder: context.recorder("kubelet"),
         meter: Default::default(),
         pressure: Arc::default(),
+        guards: Guards::simulated(Vec::new()),
         machine: Some(with_devices(machine(&context, directory.path(), Vec::new()), devices.clone())),
         dead: crate::Collection::default(),
     });

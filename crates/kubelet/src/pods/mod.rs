@@ -6,12 +6,14 @@ mod act;
 mod admit;
 mod clean;
 mod evict;
+pub(crate) mod guards;
 mod hooks;
 mod image;
 mod mirror;
 mod observe;
 mod prepare;
 mod probe;
+mod refuse;
 mod resize;
 mod sync;
 mod write;
@@ -38,6 +40,7 @@ use crate::resize::Resizing;
 use crate::serve::usage::Meter;
 use crate::statics::{Reader, Statics};
 pub(crate) use evict::Tenancy;
+use guards::Guards;
 use hooks::Hooks;
 use probe::Answer;
 use write::Written;
@@ -61,6 +64,8 @@ pub(crate) struct Home {
     pub(crate) dead: Collection,
     /// What the node lacks.
     pub(crate) pressure: Arc<Pressure>,
+    /// What it has to isolate Pods with.
+    pub(crate) guards: Guards,
     /// Nothing for a node that is not there.
     pub(crate) machine: Option<Machine>,
 }

@@ -2,20 +2,15 @@
 //!
 //! On a node without a machine nothing is needed, and nothing happens here.
 
-use std::time::Duration;
-
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec};
 use pintle_container::{ContainerConfig, Image, PodRef, SandboxConfig};
 use pintle_runtime::{Error, Key};
 
 use super::act::reference;
+use super::refuse::Stage;
 use super::{Memory, Pods, Seat};
-use crate::plan::{Refusal, World};
+use crate::plan::World;
 use crate::volumes::{MountFailure, Mounted};
-
-/// How soon a container is tried again that could not be made from its spec.
-const REFUSED: Duration = Duration::from_secs(10);
 
 pub(super) enum Prepared<T> {
     OnMachine(T),
@@ -118,12 +113,7 @@ impl Pods {
             }
             Err(message) => {
                 let involved = reference(pod, spec, &container.name);
-                seat.home.recorder.record(&involved, "Warning", "Failed", format!("Error: {message}"));
-                let wait = SignedDuration::try_from(REFUSED).unwrap_or_default();
-                let now = self.context.clock.now();
-                let until = now.checked_add(wait).unwrap_or(now);
-                let refusal = Refusal { reason: "CreateContainerConfigError", message, until };
-                memory.attachment.refusals.insert(container.name.clone(), refusal);
+                self.refuse(seat, memory, &involved, &container.name, Stage::Config, message);
                 Prepared::Held
             }
         }

@@ -1,6 +1,7 @@
 //! What a Pod shows of its machine's troubles, and that it gets over them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pintle_container::{SandboxState, Simulated};
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use super::*;
 use crate::machine::scripted::{Server, machine};
 use crate::make::testing;
 use crate::pods::Home;
+use crate::pods::guards::Guards;
 
 const SETTINGS: &str = "/api/v1/namespaces/shop/configmaps/settings";
 
@@ -38,6 +40,7 @@ impl Scene {
             meter: Default::default(),
             machine: Some(machine(&context, directory.path(), Vec::new())),
             pressure: Default::default(),
+            guards: Guards::simulated(Vec::new()),
             dead: crate::Collection::default(),
         };
         let seat = Seat::new(Arc::new(home), "7f0c");

@@ -50,6 +50,7 @@ impl Pods {
         memory.attachment.begin();
         let beside = ephemeral::containers(spec);
         let mut rounds = 0;
+        let mut failure = None;
         let (mut plan, now) = loop {
             let now = self.context.clock.now();
             let mut world = observe(seat).await?;
@@ -83,12 +84,26 @@ impl Pods {
             rounds += 1;
             let mut moved = false;
             for action in &plan.actions {
-                moved |= self.act(key, pod, spec, seat, &mut memory, &world, action).await?;
+                match self.act(key, pod, spec, seat, &mut memory, &world, action).await {
+                    Ok(changed) => moved |= changed,
+                    Err(error) => {
+                        failure = Some(error);
+                        break;
+                    }
+                }
             }
-            if !moved || rounds == ROUNDS {
+            if failure.is_some() || !moved || rounds == ROUNDS {
                 break (plan, now);
             }
         };
+        if let Some(failure) = failure {
+            // What is known of the Pod is told although something could not be done for it.
+            tell_devices(seat, &before, &mut plan.status);
+            if !plan.gone {
+                self.write_status(pod, &before, &plan.status, &mut memory).await?;
+            }
+            return Err(failure);
+        }
         self.say_resized(pod, seat, &mut memory, plan.resizing);
         tell_devices(seat, &before, &mut plan.status);
         if plan.gone {

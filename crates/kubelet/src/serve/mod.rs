@@ -104,7 +104,7 @@ impl Serving {
             ["stats", "summary"] => Ok(whole(StatusCode::OK, JSON, self.summary(home).await?.to_string())),
             ["metrics", "resource"] => Ok(whole(StatusCode::OK, PROMETHEUS, self.resource_metrics(home).await?)),
             ["containerLogs", namespace, pod, container] => {
-                logs::answer(self, home, namespace, pod, container, &pairs).await
+                logs::answer(self, home, request, (namespace, pod, container), &pairs).await
             }
             // A UID between the names of the Pod and the container is for Pods that share a name.
             ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {

@@ -34,6 +34,15 @@ impl Client {
 
     /// The next message; nothing at the end.
     async fn next(&mut self) -> Option<Vec<u8>> {
+        self.frame().await.and_then(|(first, content)| (first == 0x82).then_some(content))
+    }
+
+    async fn expect_text(&mut self, message: &[u8]) {
+        let (first, content) = self.frame().await.unwrap();
+        assert_eq!((first, content.as_slice()), (0x81, message), "{:?}", String::from_utf8_lossy(&content));
+    }
+
+    async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         let head = tokio::time::timeout(Duration::from_secs(20), async {
             let first = self.stream.read_u8().await.ok()?;
             let length = match self.stream.read_u8().await.ok()? {
@@ -44,8 +53,7 @@ impl Client {
             self.stream.read_exact(&mut content).await.ok()?;
             Some((first, content))
         });
-        let (first, content) = head.await.expect("nothing comes")?;
-        (first == 0x82).then_some(content)
+        head.await.expect("nothing comes")
     }
 
     async fn expect(&mut self, message: &[u8]) {
@@ -87,13 +95,59 @@ pub(super) fn process() -> (Process, Inside) {
 }
 
 async fn connect(start: Result<Process, Error>) -> Client {
-    let (ours, stream) = tokio::io::duplex(1024);
-    let start = Box::pin(futures::future::ready(start));
-    let session = tokio::spawn(Kind::WebSocket(ours).connect(ALL, "error executing command in container", start));
-    let mut client = Client { stream, session };
+    let mut client = connect_with("v5.channel.k8s.io", start);
     // The connection stands.
     client.expect(&[1]).await;
     client
+}
+
+fn connect_with(protocol: &'static str, start: Result<Process, Error>) -> Client {
+    let (ours, stream) = tokio::io::duplex(1024);
+    let start = Box::pin(futures::future::ready(start));
+    let kind = Kind::WebSocket(ours, protocol);
+    let session = tokio::spawn(kind.connect(ALL, "error executing command in container", start));
+    Client { stream, session }
+}
+
+#[tokio::test]
+async fn a_client_of_the_first_protocol_is_told_the_output_and_only_failures() {
+    for protocol in ["channel.k8s.io", ""] {
+        for (code, last_word) in [(0, None), (7, Some("\x03command terminated with non-zero exit code: exit status 7"))]
+        {
+            let (process, mut inside) = process();
+            let mut client = connect_with(protocol, Ok(process));
+            client.expect(&[1]).await;
+            client.send(b"\x00hello").await;
+            let mut input = [0; 5];
+            inside.stdin.read_exact(&mut input).await.unwrap();
+            assert_eq!(&input, b"hello");
+            inside.stdout.write_all(b"out").await.unwrap();
+            client.expect(b"\x01out").await;
+            inside.end.send(Ok(code)).unwrap();
+            drop((inside.stdout, inside.stderr));
+            if let Some(last_word) = last_word {
+                client.expect(last_word.as_bytes()).await;
+            }
+            assert_eq!(client.next().await, None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_text_alone_gets_base64() {
+    let (process, mut inside) = process();
+    let mut client = connect_with("base64.channel.k8s.io", Ok(process));
+    client.expect_text(b"1").await;
+    client.send(b"0aGVsbG8=").await;
+    let mut input = [0; 5];
+    inside.stdin.read_exact(&mut input).await.unwrap();
+    assert_eq!(&input, b"hello");
+    client.send(b"0 not base64").await;
+    inside.stderr.write_all(b"err").await.unwrap();
+    client.expect_text(b"2ZXJy").await;
+    inside.end.send(Ok(0)).unwrap();
+    drop((inside.stdout, inside.stderr));
+    assert_eq!(client.next().await, None);
 }
 
 #[tokio::test]

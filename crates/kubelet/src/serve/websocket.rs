@@ -33,10 +33,10 @@ pub(super) fn is_asked(headers: &HeaderMap) -> bool {
     upgrade::is_asked(headers, "websocket")
 }
 
-/// The first of our protocols that the client speaks too.
+/// The first of our protocols that the client speaks too. A client that names none speaks the one without a name.
 pub(super) fn protocol<'a>(headers: &HeaderMap, ours: &[&'a str]) -> Option<&'a str> {
     let theirs: Vec<&str> = upgrade::listed(headers, header::SEC_WEBSOCKET_PROTOCOL).collect();
-    ours.iter().find(|ours| theirs.contains(*ours)).copied()
+    ours.iter().find(|ours| theirs.contains(*ours) || (theirs.is_empty() && ours.is_empty())).copied()
 }
 
 /// The answer that opens the connection; nothing if the request is no proper one.
@@ -44,14 +44,16 @@ pub(super) fn opened(headers: &HeaderMap, protocol: &str) -> Option<Response<()>
     let key = headers.get(header::SEC_WEBSOCKET_KEY)?.to_str().ok()?.trim();
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes());
     let accept = base64::engine::general_purpose::STANDARD.encode(hash);
-    Response::builder()
+    let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "websocket")
-        .header(header::SEC_WEBSOCKET_ACCEPT, accept)
-        .header(header::SEC_WEBSOCKET_PROTOCOL, protocol)
-        .body(())
-        .ok()
+        .header(header::SEC_WEBSOCKET_ACCEPT, accept);
+    let response = match protocol {
+        "" => response,
+        protocol => response.header(header::SEC_WEBSOCKET_PROTOCOL, protocol),
+    };
+    response.body(()).ok()
 }
 
 /// Where messages are put to be sent. Cheap to clone.
@@ -70,6 +72,18 @@ impl Sender {
     /// Sends a message on a channel; false if the connection is gone.
     pub(super) async fn send(&self, channel: u8, content: &[u8]) -> bool {
         self.0.send(frame(BINARY, &[&[channel], content])).await.is_ok()
+    }
+
+    /// Sends a message on a channel, for clients that can take text alone: the channel is a digit, the content is in base64.
+    pub(super) async fn send_text(&self, channel: u8, content: &[u8]) -> bool {
+        let text = base64::engine::general_purpose::STANDARD.encode(content);
+        self.0.send(frame(TEXT, &[channel.to_string().as_bytes(), text.as_bytes()])).await.is_ok()
+    }
+
+    /// Sends a message of a protocol without channels, in base64.
+    pub(super) async fn send_whole_text(&self, content: &[u8]) -> bool {
+        let text = base64::engine::general_purpose::STANDARD.encode(content);
+        self.0.send(frame(TEXT, &[text.as_bytes()])).await.is_ok()
     }
 
     /// Sends a message of a protocol without channels.
@@ -230,7 +244,8 @@ mod tests {
         ]);
         assert!(is_asked(&asked));
         assert_eq!(protocol(&asked, &["v4.channel.k8s.io"]), Some("v4.channel.k8s.io"));
-        assert_eq!(protocol(&asked, &["v3.channel.k8s.io"]), None);
+        assert_eq!(protocol(&asked, &["v3.channel.k8s.io", ""]), None);
+        assert_eq!(protocol(&headers(&[]), &["v3.channel.k8s.io", ""]), Some(""));
         let opened = opened(&asked, "x").unwrap();
         assert_eq!(opened.headers()["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         assert!(!is_asked(&headers(&[("connection", "Upgrade"), ("upgrade", "SPDY/3.1")])));

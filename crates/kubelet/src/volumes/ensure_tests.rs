@@ -19,7 +19,7 @@ struct Scene {
 impl Scene {
     /// Nothing without root: most volumes need a mount.
     fn new(volumes: Value, security: Value) -> Option<Self> {
-        testing::is_root("mounting volumes").then(|| {
+        testing::is_root().then(|| {
             let pod =
                 pods::pod(json!({"volumes": volumes, "securityContext": security, "containers": [{"name": "c"}]}));
             let mut sources = Sources::default();

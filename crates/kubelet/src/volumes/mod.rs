@@ -162,15 +162,22 @@ pub(crate) fn pod_directory(directory: &Path, uid: &str) -> PathBuf {
 }
 
 #[cfg(test)]
+#[path = "../../../../xtask/src/test/skip.rs"]
+mod skip;
+
+#[cfg(test)]
 pub(crate) mod testing {
     //! Whether tests may do what only root can.
 
     use std::os::unix::fs::MetadataExt;
 
-    pub(crate) fn is_root(what: &str) -> bool {
+    use super::skip::skip;
+
+    /// If not, the test is reported as skipped.
+    pub(crate) fn is_root() -> bool {
         let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
         if !is_root {
-            println!("skipped: {what} needs root");
+            skip(&["root"]);
         }
         is_root
     }

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn mounts_are_made_once_and_all_taken_away() {
-        if !super::super::testing::is_root("mounting") {
+        if !super::super::testing::is_root() {
             return;
         }
         let directory = tempfile::tempdir().unwrap();

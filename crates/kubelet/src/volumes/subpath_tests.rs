@@ -16,7 +16,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Option<Self> {
-        testing::is_root("mounting a part of a volume").then(|| {
+        testing::is_root().then(|| {
             let scene = Scene { directory: tempfile::tempdir().unwrap() };
             fs::create_dir_all(scene.at("volume")).unwrap();
             fs::create_dir_all(scene.at("outside")).unwrap();

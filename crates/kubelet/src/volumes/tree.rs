@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_volume_is_its_groups_and_what_its_links_lead_to_is_not() {
-        if !super::super::testing::is_root("giving files to a group") {
+        if !super::super::testing::is_root() {
             return;
         }
         let directory = tempfile::tempdir().unwrap();

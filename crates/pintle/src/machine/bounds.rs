@@ -34,6 +34,9 @@ pub(super) struct BoundsFlags {
     /// The longest grace, in seconds, of a Pod that is evicted at a soft threshold.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     eviction_max_pod_grace_period: u64,
+    /// Sysctls that Pods may set beside those that touch nobody else; NAME* stands for all that begin so.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = sysctl)]
+    allowed_unsafe_sysctls: Vec<String>,
     /// How many processes each Pod may have; -1 for no bound.
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     pod_max_pids: i64,
@@ -53,19 +56,15 @@ pub(super) struct BoundsFlags {
 
 impl BoundsFlags {
     /// Puts them into the configuration of a node.
-    pub(super) fn apply(&self, config: NodeConfig) -> Result<NodeConfig, EvictionError> {
-        let eviction = Eviction::parse(
-            &self.eviction_hard,
-            &self.eviction_soft,
-            &self.eviction_soft_grace_period,
-            &self.eviction_minimum_reclaim,
-        )?;
+    pub(super) fn apply(&self, config: NodeConfig) -> Result<NodeConfig, WrongThreshold> {
+        let eviction = self.thresholds()?;
         Ok(NodeConfig {
             eviction: Eviction {
                 transition_period: self.eviction_pressure_transition_period,
                 max_pod_grace: self.eviction_max_pod_grace_period,
                 ..eviction
             },
+            allowed_unsafe_sysctls: self.allowed_unsafe_sysctls.clone(),
             pod_max_pids: u64::try_from(self.pod_max_pids).ok().filter(|most| *most > 0),
             log_rotation: LogRotation {
                 max_size: self.container_log_max_size,
@@ -75,6 +74,39 @@ impl BoundsFlags {
             ..config
         })
     }
+}
+
+impl BoundsFlags {
+    /// Read flag by flag first, so that a mistake has a name.
+    fn thresholds(&self) -> Result<Eviction, WrongThreshold> {
+        let wrong = |flag| move |source| WrongThreshold { flag, source };
+        let (hard, soft, grace) = (&self.eviction_hard, &self.eviction_soft, &self.eviction_soft_grace_period);
+        Eviction::parse(hard, "", "", "").map_err(wrong("--eviction-hard"))?;
+        let flags = "--eviction-soft, --eviction-soft-grace-period";
+        Eviction::parse("", soft, grace, "").map_err(wrong(flags))?;
+        let whole = Eviction::parse(hard, soft, grace, &self.eviction_minimum_reclaim);
+        whole.map_err(wrong("--eviction-minimum-reclaim"))
+    }
+}
+
+/// A sysctl of a namespace that Pods have of their own: any other would be the node's.
+fn sysctl(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix('*').unwrap_or(text).replace('/', ".");
+    let own = ["net.", "kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
+    let fits = |own: &&str| name.starts_with(own);
+    let known = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "._-".contains(letter);
+    match own.iter().any(fits) && name.chars().all(known) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no sysctl of a Pod's own; those begin with {}", own.join(", "))),
+    }
+}
+
+/// Which flag is wrong, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{flag}: {source}")]
+pub(crate) struct WrongThreshold {
+    flag: &'static str,
+    source: EvictionError,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -130,6 +162,8 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused() {
         for flag in [
+            "--allowed-unsafe-sysctls=vm.swappiness",
+            "--allowed-unsafe-sysctls=*",
             "--kube-reserved=cpu",
             "--kube-reserved=pods=1",
             "--container-log-max-size=0",

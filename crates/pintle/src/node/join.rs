@@ -17,17 +17,18 @@ use pintle_kubelet::pressure::duration;
 use pintle_kubelet::serve::listener::NodeServer;
 use pintle_kubelet::{Fleet, Kubelet, NodeConfig};
 use pintle_meta::{Clock, Random};
-use pintle_runtime::{Context, Shutdown};
+use pintle_runtime::{Context, Shutdown, Trigger};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::identity::{Certificate, CertificateError, Purpose};
 use super::line::{Line, showing};
 use crate::data_dir;
-use crate::machine::{self, INSTALL, Machine, MachineError, MachineFlags};
+use crate::machine::{self, INSTALL, Machine, MachineError, MachineFlags, Place};
 use crate::reach::PORT;
+use crate::say::say;
+use crate::signals::Signals;
 use crate::token::read_info;
-use crate::up::told_to_stop;
 
 #[derive(clap::Args)]
 pub(crate) struct Flags {
@@ -38,10 +39,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// The hash of the cluster's authority, from the same place; needed until its certificate is known.
-    #[arg(long, value_name = "sha256:HASH")]
+    #[arg(long, value_name = "sha256:HASH", value_parser = hash)]
     ca_hash: Option<String>,
     /// The node's name [default: the machine's].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = node_name)]
     name: Option<String>,
     /// The address at which the cluster reaches this machine [default: the one from which it would speak to the server].
     #[arg(long, value_name = "ADDR")]
@@ -129,13 +130,56 @@ pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
 }
 
 async fn join(flags: Flags) -> Result<(), Failure> {
+    let server = server(&flags.server)?;
+    flags.machine.check()?;
+    let mut signals = Signals::new().map_err(Failure::Runtime)?;
+    let mut node = Running::default();
+    let outcome = tokio::select! {
+        biased;
+        () = signals.told_to_stop() => Ok(()),
+        failed = run_node(&flags, &server, &mut node) => failed,
+    };
+    // Also what had only begun to start ends here.
+    node.stop().await;
+    outcome
+}
+
+/// What runs of a node, from the first that starts to the last: whatever happens, all of it is stopped.
+#[derive(Default)]
+struct Running {
+    lock: Option<File>,
+    machine: Option<Machine>,
+    agent: Option<(Trigger, Fleet)>,
+}
+
+impl Running {
+    async fn stop(self) {
+        let aloud = self.agent.is_some();
+        if aloud {
+            say!("stopping");
+        }
+        if let Some((stop, fleet)) = self.agent {
+            stop.fire();
+            fleet.stop().await;
+        }
+        if let Some(machine) = self.machine {
+            machine.stop().await;
+        }
+        drop(self.lock);
+        if aloud {
+            say!("stopped");
+        }
+    }
+}
+
+/// Starts the node, and renews its certificates for as long as it runs. What has started is in `node` at every moment.
+async fn run_node(flags: &Flags, server: &http::Uri, node: &mut Running) -> Result<(), Failure> {
     let started = Instant::now();
     let (clock, random) = (Clock::system(), Random::system());
-    let directory = directory(&flags)?;
-    let _lock = lock(&directory)?;
-    let server = server(&flags.server)?;
-    let ca_pem = authority(&flags, &directory, &server).await?;
-    println!("cluster    {server} ({})", public_key_hash(&ca_pem)?);
+    let directory = directory(flags)?;
+    node.lock = Some(lock(&directory)?);
+    let ca_pem = authority(flags, &directory, server).await?;
+    say!("cluster    {server} ({})", public_key_hash(&ca_pem)?);
 
     let name = flags.name.clone().unwrap_or_else(machine::name);
     let certificate = |purpose| Certificate {
@@ -145,22 +189,24 @@ async fn join(flags: Flags) -> Result<(), Failure> {
         life: flags.certificate_lifetime,
     };
     let known = certificate(Purpose::Client);
-    let config = trusting(&server, &ca_pem)?;
+    let config = trusting(server, &ca_pem)?;
     let identity = match known.kept(clock.now()) {
         Some(identity) => identity,
-        None => first(&flags, &config, &known).await?,
+        None => first(flags, &config, &known).await?,
     };
     let (_, ends) = pki::validity(&identity.certificate_pem)?;
-    println!("identity   system:node:{name}, until {}", pintle_meta::clock::rfc3339(ends));
+    say!("identity   system:node:{name}, until {}", pintle_meta::clock::rfc3339(ends));
 
-    let found = find(&flags, &server, &directory, &name, &clock).await?;
+    let found = find(flags, server, &directory, &name, &clock).await?;
+    node.machine = found.machine;
     let at = SocketAddr::new(found.config.address, PORT);
     let listener = TcpListener::bind(at).await.map_err(|source| Failure::Port { at, source })?;
     let line = Line::new(showing(config, &identity)).map_err(Failure::Unreachable)?;
     let (stop, shutdown) = Shutdown::new();
     let context = Context::new(line.client(), clock.clone(), random.clone(), shutdown.clone());
-    println!("node       {name} at {at} ({})", found.runtime.version());
+    say!("node       {name} at {at} ({})", found.runtime.version());
     let fleet = Kubelet::start(&context, found.config.clone(), found.runtime.clone());
+    let (_, fleet) = node.agent.insert((stop, fleet));
 
     let served = certificate(Purpose::Serving(vec![found.config.address]));
     let shown = Arc::new(Changing::default());
@@ -169,8 +215,8 @@ async fn join(flags: Flags) -> Result<(), Failure> {
         shown.set(identity)?;
     }
     let tls = shown.node_tls(&ca_pem)?;
-    let node = NodeServer { serving: fleet.serving(), node: name.clone(), tls, client: context.client.clone() };
-    tokio::spawn(node.serve(listener, shutdown.clone()));
+    let served_by = NodeServer { serving: fleet.serving(), node: name.clone(), tls, client: context.client.clone() };
+    tokio::spawn(served_by.serve(listener, shutdown.clone()));
     let chance = (&clock, &random);
     let renewing = async {
         tokio::join!(
@@ -186,16 +232,8 @@ async fn join(flags: Flags) -> Result<(), Failure> {
             }),
         );
     };
-    println!("joined     in {} ms; Ctrl-C stops it, containers run on", started.elapsed().as_millis());
-    tokio::select! {
-        biased;
-        told = told_to_stop() => told.map_err(Failure::Runtime)?,
-        () = renewing => {}
-    }
-    println!("stopping");
-    stop.fire();
-    end(fleet, found.machine).await;
-    println!("stopped");
+    say!("joined     in {} ms; Ctrl-C stops it, containers run on", started.elapsed().as_millis());
+    renewing.await;
     Ok(())
 }
 
@@ -220,16 +258,9 @@ async fn find(
         let runtime = Simulated::new(clock.clone()).node(name, 0);
         return Ok(Found { config, runtime, machine: None });
     }
-    let machine = Machine::find(&flags.machine, Some(directory)).await?.ok_or(Failure::NoRuntime)?;
+    let machine = Machine::find(&flags.machine, Place::Kept(directory)).await?.ok_or(Failure::NoRuntime)?;
     let config = NodeConfig { name: name.to_owned(), address, ..machine.config.clone() };
     Ok(Found { config, runtime: machine.runtime.clone(), machine: Some(machine) })
-}
-
-async fn end(fleet: Fleet, machine: Option<Machine>) {
-    fleet.stop().await;
-    if let Some(machine) = machine {
-        machine.stop().await;
-    }
 }
 
 /// The first certificate, for which a token speaks.
@@ -314,6 +345,19 @@ fn lock(directory: &Path) -> Result<File, Failure> {
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| Failure::Locked(directory.to_owned()))?;
     Ok(file)
+}
+
+fn hash(text: &str) -> Result<String, String> {
+    let digits = text.strip_prefix("sha256:").unwrap_or_default();
+    let is_hash = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hash.then(|| text.to_owned()).ok_or_else(|| "give it as `pintle token create` printed it: sha256:…".to_owned())
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    match pintle_meta::rules::dns_subdomain(text) {
+        problems if problems.is_empty() => Ok(text.to_owned()),
+        problems => Err(problems.join("; ")),
+    }
 }
 
 fn life(text: &str) -> Result<Duration, String> {

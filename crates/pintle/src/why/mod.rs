@@ -4,6 +4,7 @@ mod kinds;
 mod tell;
 
 use crate::kubeconfig::{ClusterFlags, NoWay};
+use crate::say;
 use kinds::Kind;
 use kube::Client;
 use serde_json::Value;
@@ -59,7 +60,7 @@ pub(crate) enum Failure {
 pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
     let answer = runtime.block_on(why(&flags))?;
-    print!("{answer}");
+    say::text(&answer);
     Ok(())
 }
 

@@ -98,3 +98,43 @@ async fn a_propagation_policy_is_heard_in_the_query() {
     assert_eq!((code, body["status"].as_str()), (200, Some("Success")), "{body}");
     cluster.until("get replicasets,pods -o name", str::is_empty).await;
 }
+
+#[tokio::test]
+async fn a_log_is_read_over_a_websocket() {
+    let cluster = Cluster::start().await;
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "speaks",
+        "annotations": {"simulated.pintle.dev/log": "container is alive"}},
+        "spec": {"containers": [{"name": "main", "image": "i:1"}]}}"#;
+    let proxy = Proxy::open(&cluster).await;
+    let (code, body) = proxy.request("POST", "/api/v1/namespaces/default/pods", pod).await;
+    assert_eq!(code, 201, "{body}");
+    cluster.ok("wait --for=condition=Ready pod/speaks --timeout=60s").await;
+    for (protocol, first, expected) in [
+        ("binary.k8s.io", 0x82, "container is alive\n"),
+        ("base64.binary.k8s.io", 0x81, "Y29udGFpbmVyIGlzIGFsaXZlCg=="),
+    ] {
+        let mut stream = TcpStream::connect(&proxy.address).await.expect("the proxy listens");
+        let head = format!(
+            "GET /api/v1/namespaces/default/pods/speaks/log?container=main HTTP/1.1\r\nHost: {}\r\n\
+             Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n",
+            proxy.address
+        );
+        stream.write_all(head.as_bytes()).await.expect("the proxy reads");
+        let reading = async {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.expect("the head of an answer"));
+            }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            assert!(head.starts_with("HTTP/1.1 101 ") && head.to_lowercase().contains(protocol), "{head}");
+            let mut content = vec![0; 2 + expected.len()];
+            stream.read_exact(&mut content).await.expect("a message");
+            assert_eq!((content[0], usize::from(content[1])), (first, expected.len()));
+            assert_eq!(String::from_utf8_lossy(&content[2..]), expected);
+            // The log has been read, and so the server closes.
+            assert_eq!(stream.read_u8().await.expect("the end"), 0x88);
+        };
+        tokio::time::timeout(PATIENCE, reading).await.expect("an answer in time");
+    }
+}

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::harness::eventually;
 use crate::harness::program::{Place, REAL};
-use crate::node::{IMAGE, Real, busybox, can_run};
+use crate::node::{IMAGE, Real, busybox, can_run, plugins};
 
 /// As an administrator starts it, with plugins and no network set up.
 struct Containerd {
@@ -18,10 +18,11 @@ impl Containerd {
     async fn start(pause: &str) -> Containerd {
         let place = Place::new();
         let path = |name: &str| place.path(name).display().to_string();
+        let plugins = plugins().display().to_string();
         let configuration = format!(
             "version = 2\nroot = \"{}\"\nstate = \"{}\"\n[grpc]\n  address = \"{}\"\n\
              [plugins.\"io.containerd.grpc.v1.cri\"]\n  sandbox_image = \"{pause}\"\n  restrict_oom_score_adj = true\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/usr/lib/cni\"\n  conf_dir = \"{}\"\n",
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = {plugins:?}\n  conf_dir = \"{}\"\n",
             path("root"),
             path("state"),
             path("socket"),

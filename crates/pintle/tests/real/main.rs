@@ -1,9 +1,12 @@
 //! Real Pods: `pintle up` as root with a containerd of its own, images made of busybox, no network.
 //!
-//! Each test has its own cluster. Where a machine cannot run containers the tests say so and pass.
+//! Each test has its own cluster. Where a machine cannot run containers they are reported as skipped.
 
 #[path = "../harness/mod.rs"]
 mod harness;
+
+#[path = "../../../../xtask/src/test/skip.rs"]
+mod skip;
 
 mod disk;
 mod node;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::harness::eventually;
 use crate::harness::kubectl::Kubectl;
 use crate::harness::program::{Place, Program, REAL};
+use crate::skip;
 
 pub const IMAGE: &str = "localhost/busybox:1";
 
@@ -32,15 +33,35 @@ impl Deref for Real {
     }
 }
 
-/// Whether this machine can run containers; says so if not.
+/// Where a containerd of the machine's own listens.
+const MACHINES_OWN: &str = "/run/containerd/containerd.sock";
+
+/// Whether this machine can run containers; the test is reported as skipped if not.
 pub fn can_run() -> bool {
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    let programs = ["/usr/bin/containerd", "/usr/sbin/runc", "/usr/bin/ctr", "/bin/busybox", "/usr/lib/cni/bridge"];
-    let can = root && programs.iter().all(|program| Path::new(program).exists());
-    if !can {
-        println!("skipped: real Pods need root and {programs:?}");
+    let plugins = plugins().join("bridge").is_file();
+    // The program would use it, and a test must not.
+    let private = !Path::new(MACHINES_OWN).exists();
+    let programs = ["containerd", "runc", "ctr", "busybox"].map(|program| (program, on_path(program)));
+    let needs = [("root", root), ("CNI plugins", plugins), ("no other containerd running", private)];
+    let missing: Vec<&str> =
+        needs.into_iter().chain(programs).filter(|(_, there)| !there).map(|(need, _)| need).collect();
+    if !missing.is_empty() {
+        skip::skip(&missing);
     }
-    can
+    missing.is_empty()
+}
+
+/// The directory of the CNI plugins, as the program finds it.
+pub fn plugins() -> PathBuf {
+    let asked = std::env::var_os("CNI_PATH").map(PathBuf::from);
+    asked.unwrap_or_else(|| PathBuf::from("/usr/lib/cni"))
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(more).any(|directory| directory.join(program).is_file())
 }
 
 impl Real {

@@ -46,6 +46,7 @@ impl Strategy for Pod {
         if object::text(pod, &["status", "qosClass"]).is_empty() {
             keep(pod, old, &["status", "qosClass"]);
         }
+        keep_observed_generations(pod, old);
     }
 
     fn validate_update(&self, pod: &Value, old: &Value, subresource: &str, errors: &mut Errors) {
@@ -116,5 +117,46 @@ fn keep(pod: &mut Value, old: &Value, path: &[&str]) {
     match object::at(old, path) {
         Some(value) => object::set(pod, path, value.clone()),
         None => drop(object::remove(pod, path)),
+    }
+}
+
+/// A writer that does not know of observed generations does not take them away: neither the status's nor those of conditions.
+fn keep_observed_generations(pod: &mut Value, old: &Value) {
+    const FIELD: &str = "observedGeneration";
+    let is_set = |value: &Value| value[FIELD].as_i64().is_some_and(|generation| generation != 0);
+    if let (Some(status), Some(old)) = (pod.get_mut("status"), old.get("status").filter(|old| is_set(old)))
+        && status.is_object()
+        && !is_set(status)
+    {
+        status[FIELD] = old[FIELD].clone();
+    }
+    let before = object::list(old, &["status", "conditions"]);
+    let conditions = pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter(|condition| condition.is_object()) {
+        let same = before.iter().find(|before| before["type"] == condition["type"] && is_set(before));
+        if let Some(same) = same.filter(|_| !is_set(condition)) {
+            condition[FIELD] = same[FIELD].clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_written_by_an_older_client_keeps_the_observed_generations() {
+        let old = json!({"status": {"observedGeneration": 3, "conditions": [
+            {"type": "Ready", "status": "True", "observedGeneration": 2}, {"type": "Own", "status": "True"}]}});
+        let mut new = json!({"status": {"conditions": [{"type": "Ready", "status": "False"},
+            {"type": "Own", "status": "False"}, {"type": "New", "status": "True"}]}});
+        Pod.prepare_status(&mut new, &old);
+        let expected = json!({"observedGeneration": 3, "conditions": [
+            {"type": "Ready", "status": "False", "observedGeneration": 2}, {"type": "Own", "status": "False"},
+            {"type": "New", "status": "True"}]});
+        assert_eq!(new["status"], expected);
+        let mut newer = json!({"status": {"observedGeneration": 4}});
+        Pod.prepare_status(&mut newer, &old);
+        assert_eq!(newer["status"], json!({"observedGeneration": 4}));
     }
 }

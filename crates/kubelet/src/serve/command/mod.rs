@@ -28,13 +28,13 @@ const CHUNK: usize = 32 * 1024;
 
 /// How long a client may take to say goodbye. Whoever closes first with something unread makes the kernel drop what is on its
 /// way, so it is the client who closes.
-const GOODBYE: Duration = Duration::from_secs(5);
+pub(super) const GOODBYE: Duration = Duration::from_secs(5);
 
 type Start = BoxFuture<'static, Result<Process, Error>>;
 
 /// A client that has changed to a protocol with streams.
 pub(super) enum Client {
-    WebSocket(DuplexStream),
+    WebSocket(DuplexStream, &'static str),
     Spdy(DuplexStream, &'static str),
 }
 
@@ -44,15 +44,17 @@ pub(super) fn opened(request: &Request<()>) -> Result<(Response<Answer>, Client)
         let Upgraded { answer, connection, protocol } = upgrade::spdy(request.headers(), &streams::PROTOCOLS)?;
         return Ok((answer, Client::Spdy(connection, protocol)));
     }
-    let Upgraded { answer, connection, .. } = upgrade::websocket(request, &channels::PROTOCOLS)?;
-    Ok((answer, Client::WebSocket(connection)))
+    let Upgraded { answer, connection, protocol } = upgrade::websocket(request, &channels::PROTOCOLS)?;
+    Ok((answer, Client::WebSocket(connection, protocol)))
 }
 
 impl Client {
     /// Connects it to a process until one of them ends. `what` is for the message if that cannot start.
     pub(super) async fn connect(self, wanted: Wanted, what: &'static str, start: Start) {
         match self {
-            Client::WebSocket(connection) => channels::connect(connection, wanted, what, start).await,
+            Client::WebSocket(connection, protocol) => {
+                channels::connect(connection, protocol, wanted, what, start).await;
+            }
             Client::Spdy(connection, protocol) => streams::connect(connection, protocol, wanted, what, start).await,
         }
     }

@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::kubeconfig::{ClusterFlags, NoWay};
+use crate::say::say;
 use plan::{Allowed, Fate, fate};
 
 /// Between two tries at a Pod that its budget keeps, as with kubectl.
@@ -68,7 +69,7 @@ async fn drain(flags: &Flags) -> Result<(), Failure> {
         Err(kube::Error::Api(status)) if status.code == 404 => return Err(Failure::NoNode(flags.node.clone())),
         other => other?,
     };
-    println!("closed     {}: no more Pods come", flags.node);
+    say!("closed     {}: no more Pods come", flags.node);
     let on_node = ListParams::default().fields(&format!("spec.nodeName={}", flags.node));
     let pods = Api::<Pod>::all(client.clone()).list(&on_node).await?.items;
     let blocking: Vec<String> = pods
@@ -85,7 +86,7 @@ async fn drain(flags: &Flags) -> Result<(), Failure> {
         pods.into_iter().filter(|pod| fate(pod, flags.allowed) == Fate::Goes).map(|pod| (named(&pod), pod)).collect();
     let count = leaving.len();
     send_away(&client, flags, leaving).await?;
-    println!("drained    {}: {count} Pods are gone", flags.node);
+    say!("drained    {}: {count} Pods are gone", flags.node);
     Ok(())
 }
 
@@ -100,7 +101,7 @@ async fn send_away(client: &Client, flags: &Flags, mut asked: BTreeMap<String, P
                 match evict(client, &pod, flags.grace_period).await? {
                     true => going.insert(name, pod),
                     false => {
-                        println!("waiting    {name}: its disruption budget keeps it");
+                        say!("waiting    {name}: its disruption budget keeps it");
                         asked.insert(name, pod)
                     }
                 };
@@ -109,7 +110,7 @@ async fn send_away(client: &Client, flags: &Flags, mut asked: BTreeMap<String, P
         }
         for (name, pod) in std::mem::take(&mut going) {
             match is_gone(client, &pod).await? {
-                true => println!("gone       {name}"),
+                true => say!("gone       {name}"),
                 false => {
                     going.insert(name, pod);
                 }

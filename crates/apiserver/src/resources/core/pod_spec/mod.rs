@@ -5,6 +5,7 @@ pub mod print;
 pub mod references;
 pub mod resize;
 pub mod scheduling;
+pub mod security;
 pub mod update;
 pub mod validate;
 pub mod volumes;

@@ -1,6 +1,6 @@
 //! What a Pod may ask for: its containers, what they are called, what they mount, need and are probed with.
 
-use super::{scheduling, volumes};
+use super::{scheduling, security, volumes};
 use crate::registry::validate_labels;
 use crate::resources::check;
 use crate::resources::rules::items;
@@ -46,6 +46,7 @@ pub fn spec(spec: &Value, path: &Path, errors: &mut Errors) {
     validate_labels(spec.get("nodeSelector"), &path.child("nodeSelector"), errors);
     scheduling::check(spec, path, errors);
     check_host_network(spec, path, errors);
+    security::check(spec, path, errors);
     if object::text(spec, &["dnsPolicy"]) == "None" && object::list(spec, &["dnsConfig", "nameservers"]).is_empty() {
         let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
         errors.push(Error::required(&path.child("dnsConfig").child("nameservers"), detail));

@@ -1,0 +1,154 @@
+//! The cluster that is tested: one that is there, or a new `pintle up` with real containers that leaves nothing behind.
+
+use crate::root;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+/// Where a containerd of the machine's own listens; `pintle up` would use it.
+const MACHINES_OWN: &str = "/run/containerd/containerd.sock";
+
+/// How long starting may take, on a machine with much else to do.
+const START: Duration = Duration::from_secs(60);
+
+/// How long stopping may take: every container that the specs have left is ended.
+const STOP: Duration = Duration::from_secs(180);
+
+pub(super) struct Cluster {
+    pub(super) kubeconfig: PathBuf,
+    own: Option<Own>,
+}
+
+/// A `pintle up` of ours, with a directory for all that it keeps while it runs.
+struct Own {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Cluster {
+    pub(super) async fn start(kubeconfig: Option<&Path>, images: Option<&Path>) -> Result<Cluster> {
+        if let Some(kubeconfig) = kubeconfig {
+            let kubeconfig = fs::canonicalize(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
+            return Ok(Cluster { kubeconfig, own: None });
+        }
+        let images = images.map(archives).transpose()?.unwrap_or_default();
+        let is_root = Command::new("id").arg("-u").output().await.is_ok_and(|output| output.stdout == b"0\n");
+        ensure!(is_root, "real containers need root; or name a cluster with --kubeconfig");
+        ensure!(
+            !Path::new(MACHINES_OWN).exists(),
+            "this machine runs a containerd of its own, which is left alone; name a cluster with --kubeconfig"
+        );
+        println!("building a release …");
+        let mut build = Command::new("cargo");
+        build.args(["build", "--release", "--package", "pintle"]).current_dir(root());
+        ensure!(build.status().await?.success(), "pintle cannot be built");
+        let own = Own::start().await?;
+        let cluster = Cluster { kubeconfig: own.directory.join("kubeconfig"), own: Some(own) };
+        match cluster.prepare(&images).await {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                cluster.stop().await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn prepare(&self, images: &[PathBuf]) -> Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        own.ready().await?;
+        if images.is_empty() {
+            return Ok(());
+        }
+        println!("importing {} images …", images.len());
+        let endpoint = format!("unix://{}", own.socket()?.display());
+        let mut command = Command::new(program());
+        command.args(["image", "import", "--container-runtime-endpoint", &endpoint]).args(images);
+        ensure!(command.status().await?.success(), "the images cannot be imported");
+        Ok(())
+    }
+
+    /// Ends what was started, and fails if something of it is left.
+    pub(super) async fn stop(self) -> Result<()> {
+        match self.own {
+            Some(own) => own.stop().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Own {
+    async fn start() -> Result<Own> {
+        let directory = std::env::temp_dir().join(format!("pintle-conformance-{}", std::process::id()));
+        // Nobody else can have made it: then this fails.
+        DirBuilder::new().mode(0o700).create(&directory).with_context(|| directory.display().to_string())?;
+        let child = Command::new(program())
+            .args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--write-kubeconfig"])
+            .arg(directory.join("kubeconfig"))
+            .env("TMPDIR", &directory)
+            .stdin(Stdio::null())
+            .stdout(File::create(directory.join("stdout"))?)
+            .stderr(File::create(root().join("target/conformance/pintle.log"))?)
+            .spawn()
+            .context("pintle cannot be started")?;
+        Ok(Own { child, directory })
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let said = fs::read_to_string(self.directory.join("stdout")).unwrap_or_default();
+            if said.contains("\nready ") {
+                ensure!(!said.contains("simulated node"), "this machine cannot run containers:\n{said}");
+                return Ok(());
+            }
+            if started.elapsed() > START {
+                bail!("pintle did not become ready; target/conformance/pintle.log:\n{said}");
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// The socket of its containerd, somewhere in its temporary directory.
+    fn socket(&self) -> Result<PathBuf> {
+        let places = fs::read_dir(&self.directory)?.filter_map(|place| Some(place.ok()?.path()));
+        let mut sockets = places.map(|place| place.join("node/containerd/containerd.sock"));
+        sockets.find(|socket| socket.exists()).context("pintle has no containerd of its own")
+    }
+
+    async fn stop(mut self) -> Result<()> {
+        println!("stopping the cluster …");
+        if let Some(id) = self.child.id() {
+            Command::new("kill").arg("-TERM").arg(id.to_string()).status().await?;
+        }
+        if tokio::time::timeout(STOP, self.child.wait()).await.is_err() {
+            self.child.kill().await?;
+            bail!("pintle did not stop and was killed; what it has left is in {}", self.directory.display());
+        }
+        let below = format!(" {}/", self.directory.display());
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&below)).collect();
+        ensure!(left.is_empty(), "pintle has left these mounts:\n{}", left.join("\n"));
+        fs::remove_dir_all(&self.directory).with_context(|| self.directory.display().to_string())
+    }
+}
+
+fn program() -> PathBuf {
+    root().join("target/release/pintle")
+}
+
+/// The archives in a directory.
+fn archives(directory: &Path) -> Result<Vec<PathBuf>> {
+    let files = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let mut archives: Vec<PathBuf> = files
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|file| file.extension().is_some_and(|end| end == "tar"))
+        .collect();
+    archives.sort();
+    ensure!(!archives.is_empty(), "there is no *.tar in {}", directory.display());
+    Ok(archives)
+}
