@@ -108,7 +108,7 @@ async fn fuzz(part: Part) {
     let random = Random::seeded(seed);
     let source = Source { mutator: Mutator { random: &random, words: &words }, samples: &samples };
     let (mut made, mut answered, mut codes) = (0, 0, std::collections::BTreeMap::<u16, u64>::new());
-    let mut slowest = Duration::ZERO;
+    let mut slowest = (Duration::ZERO, String::new());
     while made < count {
         let cluster = cluster(&samples).await;
         for _ in 0..LIFE.min(count - made) {
@@ -117,7 +117,13 @@ async fn fuzz(part: Part) {
                 let started = std::time::Instant::now();
                 let Some(answer) = send(&cluster, &case).await else { continue };
                 let took = started.elapsed();
-                slowest = slowest.max(took);
+                if took > slowest.0 {
+                    let path: String = case.path.chars().take(200).collect();
+                    slowest = (
+                        took,
+                        format!("case {made}: {} {path}, {} bytes, {}", case.method, case.body.len(), answer.code),
+                    );
+                }
                 answered += 1;
                 *codes.entry(answer.code).or_default() += 1;
                 let known =
