@@ -115,12 +115,8 @@ fn go_words(error: &serde_json::Error) -> String {
         return "unexpected end of JSON input".into();
     }
     let text = error.to_string();
-    let limit = object::MAX_NESTING;
-    if text.contains("recursion limit") || text.contains(parse::TOO_DEEP) {
-        format!("{} of {limit}", parse::TOO_DEEP)
-    } else {
-        text
-    }
+    let too_deep = text.contains("recursion limit") || text.contains(parse::TOO_DEEP);
+    if too_deep { format!("invalid character '[' {}", parse::TOO_DEEP) } else { text }
 }
 
 /// The start of a body: as text if it is short, else in hex.

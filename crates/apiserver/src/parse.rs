@@ -6,7 +6,7 @@
 
 use crate::body;
 use pintle_meta::object::MAX_STORED_NESTING;
-use pintle_schema::strict::{Finding, Findings, Problem};
+use pintle_schema::strict::{Finding, Findings, MAX_PATH_BYTES, Problem};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -16,6 +16,9 @@ use std::fmt;
 
 /// More duplicate keys of a YAML document than this are not listed.
 const MAX_DUPLICATE_LINES: usize = 100;
+
+/// So many duplicate keys of a JSON text are looked at. The same field may stand twice again and again.
+const MAX_DUPLICATE_FIELDS: usize = 10_000;
 
 /// How much all texts and values of a YAML document may be together once its aliases are replaced.
 const MAX_EXPANDED_BYTES: usize = 2 * body::LIMIT;
@@ -129,6 +132,7 @@ pub fn in_document_order(text: &[u8], findings: Vec<Finding>) -> Vec<Finding> {
 #[derive(Default)]
 struct Noted {
     findings: Findings,
+    duplicates: usize,
     lines: Vec<String>,
     /// How much more may be read, where a short text can stand for a large value.
     room: Option<usize>,
@@ -168,8 +172,28 @@ impl<'a> Place<'a> {
         Place { above: Some(self), step, depth: self.depth + 1 }
     }
 
+    /// The path, as far as it is shown.
+    fn shown(&self) -> String {
+        let mut start = Start(String::new());
+        // An error says that the start is complete.
+        let _ = fmt::Write::write_fmt(&mut start, format_args!("{self}"));
+        start.0
+    }
+
     fn check_depth<E: serde::de::Error>(&self) -> Result<(), E> {
         if self.depth >= MAX_STORED_NESTING { Err(E::custom(TOO_DEEP)) } else { Ok(()) }
+    }
+}
+
+/// Takes a little more of a text than is shown of a path, so that it is seen that there is more.
+struct Start(String);
+
+impl fmt::Write for Start {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = (MAX_PATH_BYTES + 4).saturating_sub(self.0.len());
+        let end = (0..=room.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        self.0.push_str(&text[..end]);
+        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
@@ -286,8 +310,10 @@ impl<'de, K: Key> Visitor<'de> for Reader<'_, K> {
             self.noted.count(key.len())?;
             let place = self.place.below(Step::Key(&key));
             if map.contains_key(&key) {
-                if line == 0 && !self.noted.findings.is_full() {
-                    self.noted.findings.add(Problem::Duplicate, place.to_string());
+                self.noted.duplicates += 1;
+                let many = self.noted.findings.is_full() || self.noted.duplicates > MAX_DUPLICATE_FIELDS;
+                if line == 0 && !many {
+                    self.noted.findings.add(Problem::Duplicate, place.shown());
                 } else if line > 0 && self.noted.lines.len() < MAX_DUPLICATE_LINES {
                     self.noted.lines.push(format!("line {line}: key {key:?} already set in map"));
                 }

@@ -251,12 +251,16 @@ impl Registry {
         Ok(committed)
     }
 
-    /// What has no effect yet in an object that was written.
-    fn no_effect(&self, write: &Write<'_>, object: &Value) -> Vec<String> {
-        match write.subresource {
-            "" => no_effect::warnings(write.resource, object, write.user, self.own_loops.load(Ordering::Relaxed)),
-            _ => Vec::new(),
+    /// What has no effect yet in an object that was written. `before` is what it was, where the write left all but metadata alone:
+    /// whoever adds a label has heard it already.
+    fn no_effect(&self, write: &Write<'_>, object: &Value, before: Option<&Value>) -> Vec<String> {
+        if !write.subresource.is_empty() {
+            return Vec::new();
         }
+        let own_loops = self.own_loops.load(Ordering::Relaxed);
+        let said = |object: &Value| no_effect::warnings(write.resource, object, write.user, own_loops);
+        let heard = before.map(said).unwrap_or_default();
+        said(object).into_iter().filter(|sentence| !heard.contains(sentence)).collect()
     }
 
     /// When an object written now expires, in the store's form.

@@ -54,6 +54,11 @@ impl Choice {
         self.words.iter().any(|word| word == "*")
     }
 
+    /// Nothing but the API server: others may run loops of their own against it.
+    pub(crate) fn is_none(&self) -> bool {
+        self.words.is_empty()
+    }
+
     /// Those of the roster, in its order.
     pub(crate) fn of_roster(&self) -> Vec<roster::Loop> {
         roster::roster().into_iter().filter(|known| self.has(known.name)).collect()

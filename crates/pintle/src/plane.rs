@@ -15,6 +15,7 @@ use pintle_meta::{Clock, Random};
 use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::Scheduler;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::task::JoinHandle;
 
 /// Everything that acts on its own. Dropping it stops it.
@@ -46,6 +47,7 @@ impl Plane {
         identity: Option<String>,
         choice: &Choice,
     ) -> Plane {
+        server.registry.own_loops.store(!choice.is_none(), Ordering::Relaxed);
         let (stop, shutdown) = Shutdown::new();
         let context = {
             let (server, clock, random) = (server.clone(), clock.clone(), random.clone());

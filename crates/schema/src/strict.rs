@@ -6,7 +6,7 @@ use std::collections::HashSet;
 const MAX_FINDINGS: usize = 100;
 
 /// Longer paths are cut: keys nested in long keys would repeat them in every path.
-const MAX_PATH_BYTES: usize = 1024;
+pub const MAX_PATH_BYTES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {

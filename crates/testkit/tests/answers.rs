@@ -35,9 +35,15 @@ async fn what_has_no_effect_yet_is_said_to_whoever_creates_it() {
     let created = cluster.request("POST", jobs, JSON, job.to_string()).await;
     assert_eq!((created.code, created.warnings()), (201, vec![said]));
     let patched = cluster
-        .request("PATCH", &format!("{jobs}/j"), "application/merge-patch+json", r#"{"metadata":{"labels":{"x":"y"}}}"#)
+        .request("PATCH", &format!("{jobs}/j"), "application/merge-patch+json", r#"{"spec":{"parallelism":2}}"#)
         .await;
     assert_eq!((patched.code, patched.warnings()), (200, vec![said]));
+    let labelled = cluster
+        .request("PATCH", &format!("{jobs}/j"), "application/merge-patch+json", r#"{"metadata":{"labels":{"x":"y"}}}"#)
+        .await;
+    assert_eq!((labelled.code, labelled.warnings().len()), (200, 0), "it was said when the spec was written");
+    let again = cluster.request("POST", jobs, JSON, job.to_string()).await;
+    assert_eq!((again.code, again.warnings().len()), (409, 0));
     let status = cluster
         .request("PATCH", &format!("{jobs}/j/status"), "application/merge-patch+json", r#"{"status":{"active":1}}"#)
         .await;

@@ -59,20 +59,24 @@ impl Registry {
         }
         self.admission.validate(write, Admitted::Create, None, &object).await?;
         warnings.extend(resource.strategy.warnings(&object));
-        warnings.extend(self.no_effect(write, &object));
+        let no_effect = self.no_effect(write, &object, None);
         pintle_schema::decode::complete(resource.schema(), &mut object);
         codec::check_nesting(&object)?;
         if write.dry_run {
             if !sent_version.is_empty() {
                 object::metadata(&mut object).insert("resourceVersion".into(), sent_version.into());
             }
-            return self.create_dry(write, object).await;
+            let shown = self.create_dry(write, object).await?;
+            warnings.extend(no_effect);
+            return Ok(shown);
         }
         // The last thing that is looked at, and no matter for a dry run: so it is upstream, down to the code.
         if sent_version.parse::<u64>().is_ok_and(|version| version != 0) {
             return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
-        self.store_new(write, object, generated, &asked).await
+        let stored = self.store_new(write, object, generated, &asked).await?;
+        warnings.extend(no_effect);
+        Ok(stored)
     }
 
     /// What the server alone adds to a new object that needs no checks.

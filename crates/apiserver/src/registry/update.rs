@@ -127,7 +127,8 @@ impl Registry {
         self.admission.validate(write, Admitted::Update, Some(&old), &object).await?;
         if !status_write {
             warnings.extend(resource.strategy.warnings(&object));
-            warnings.extend(self.no_effect(write, &object));
+            let heard = (!spec_differs(&object, &old)).then_some(&old);
+            warnings.extend(self.no_effect(write, &object, heard));
         }
         object::set(&mut object, &["metadata", "resourceVersion"], object::resource_version(&old));
         pintle_schema::decode::complete(resource.schema(), &mut object);

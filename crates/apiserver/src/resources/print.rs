@@ -16,8 +16,10 @@ pub const NAME: Printed = Printed { column: strategy::NAME, cell: |object, _| ob
 pub const AGE: Printed = Printed { column: strategy::AGE, cell: table::age_of };
 
 /// Of a workload: what its template runs.
-pub const CONTAINERS: Printed = wide("Containers", "", |object, _| containers(object, "name"));
-pub const IMAGES: Printed = wide("Images", "", |object, _| containers(object, "image"));
+pub const CONTAINERS: Printed =
+    wide("Containers", "Names of each container in the template.", |object, _| containers(object, "name"));
+pub const IMAGES: Printed =
+    wide("Images", "Images referenced by each container in the template.", |object, _| containers(object, "image"));
 
 /// A column of text. `about` names the field whose documentation describes it, if there is one.
 pub const fn text(name: &'static str, about: &'static str, cell: Cell) -> Printed {

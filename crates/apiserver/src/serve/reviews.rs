@@ -32,7 +32,11 @@ async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Resu
     let mut errors = Vec::new();
     validate(kind, exchange.namespace(), &question, &mut errors);
     if !errors.is_empty() {
-        return Err(Status::invalid(&exchange.resource.group, kind, "", &errors));
+        // Kubernetes names no kind here.
+        return Err(Status::invalid(&exchange.resource.group, "", "", &errors));
+    }
+    if kind == "SelfSubjectReview" {
+        question["metadata"] = json!({"creationTimestamp": server.registry.clock.now_rfc3339()});
     }
     let user = exchange.user.clone();
     let status = match kind {
@@ -65,6 +69,11 @@ fn validate(kind: &str, namespace: &str, question: &Value, errors: &mut Errors) 
     let spec = Path::new("spec");
     if !matches!(kind, "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview") {
         return;
+    }
+    let metadata = question.get("metadata").and_then(Value::as_object);
+    let own = |key: &str| key == "managedFields" || (key == "namespace" && kind == "LocalSubjectAccessReview");
+    if metadata.into_iter().flatten().any(|(key, value)| !own(key) && !value.is_null()) {
+        errors.push(Error::invalid(&Path::new("metadata"), question["metadata"].clone(), "must be empty"));
     }
     let part = |key: &str| object::at(question, &["spec", key]).filter(|value| !value.is_null());
     let (resource, path) = (part("resourceAttributes"), part("nonResourceAttributes"));

@@ -54,6 +54,14 @@ impl Mutator<'_> {
                     _ => self.somewhere(&mut list[at], depth + 1),
                 }
             }
+            // A value of its own type gets further than any other.
+            Value::String(text) if !self.one_in(4) => {
+                *text = if self.one_in(2) { self.text(text) } else { self.odd_text() }
+            }
+            Value::Number(_) if !self.one_in(4) => {
+                *value = json!(*self.pick(&[0, -1, 1, 65_536, i64::MAX, i64::MIN, 2_147_483_648]))
+            }
+            Value::Bool(flag) if !self.one_in(4) => *flag = !*flag,
             other => *other = self.odd(),
         }
     }
@@ -102,8 +110,8 @@ impl Mutator<'_> {
         }
     }
 
-    pub fn odd(&self) -> Value {
-        let texts = [
+    fn odd_text(&self) -> String {
+        const TEXTS: &[&str] = &[
             "",
             "\0",
             "\n",
@@ -143,6 +151,10 @@ impl Mutator<'_> {
             "\"",
             "'",
         ];
+        (*self.pick(TEXTS)).to_owned()
+    }
+
+    pub fn odd(&self) -> Value {
         match self.random.below(16) {
             0 => Value::Null,
             1 => json!(self.one_in(2)),
@@ -159,7 +171,7 @@ impl Mutator<'_> {
             12 => (0..self.index(160)).fold(json!(1), |inner, _| json!({"a": inner})),
             13 => json!("x".repeat(self.index(if self.one_in(50) { 70_000 } else { 300 }))),
             14 => json!(self.word()),
-            _ => json!(*self.pick(&texts)),
+            _ => json!(self.odd_text()),
         }
     }
 

@@ -14,7 +14,7 @@ fn sample<'a>(source: &'a Source<'_>) -> &'a Sample {
 /// An object of a sample under a new name or none, changed.
 fn changed(source: &Source<'_>, sample: &Sample) -> Value {
     let mut object = sample.object.clone();
-    if object["metadata"]["name"].is_null() {
+    if !sample.is_question() && object["metadata"]["name"].is_null() {
         object["metadata"]["name"] = format!("x{}", source.mutator.random.below(1_000_000)).into();
     }
     if source.mutator.one_in(4) {
@@ -291,7 +291,8 @@ pub fn field_paths(source: &Source<'_>) -> Vec<Case> {
         ".spec.free.x[0]",
         "$.spec",
     ];
-    let path = || if mutator.one_in(4) { (*mutator.pick(PATHS)).to_owned() } else { mutator.text(mutator.text_of(PATHS)) };
+    let path =
+        || if mutator.one_in(4) { (*mutator.pick(PATHS)).to_owned() } else { mutator.text(mutator.text_of(PATHS)) };
     let columns = json!([{"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns", "value": [
         {"name": "A", "type": mutator.pick(&["string", "integer", "date", "number", "boolean"]), "jsonPath": path()}]},
         {"op": "replace", "path": "/spec/versions/0/subresources/scale/specReplicasPath", "value": path()}]);

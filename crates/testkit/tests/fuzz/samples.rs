@@ -6,6 +6,15 @@ use serde_json::{Value, json};
 pub struct Sample {
     pub collection: &'static str,
     pub object: Value,
+    /// All but one are: a request for a certificate would have to be signed.
+    pub is_valid: bool,
+}
+
+impl Sample {
+    /// It is answered and not stored, and has no name.
+    pub fn is_question(&self) -> bool {
+        self.collection.ends_with("reviews")
+    }
 }
 
 pub fn samples() -> Vec<Sample> {
@@ -18,7 +27,10 @@ pub fn samples() -> Vec<Sample> {
             "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]}}]}}});
     let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": pod});
     let selector = json!({"matchLabels": {"app": "x"}});
-    let of = |collection: &'static str, object: Value| Sample { collection, object };
+    let of = |collection: &'static str, object: Value| {
+        let is_valid = !collection.ends_with("certificatesigningrequests");
+        Sample { collection, object, is_valid }
+    };
     vec![
         of("/api/v1/namespaces/default/configmaps", json!({"data": {"a": "1"}, "binaryData": {"b": "AAEC"}})),
         of("/api/v1/namespaces/default/secrets", json!({"stringData": {"user": "u"}, "type": "Opaque"})),
@@ -78,7 +90,7 @@ pub fn samples() -> Vec<Sample> {
         ),
         of(
             "/apis/batch/v1/namespaces/default/cronjobs",
-            json!({"spec": {"schedule": "*/5 * * * *", "timeZone": "Etc/UTC", "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}}),
+            json!({"spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}}),
         ),
         of(
             "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",

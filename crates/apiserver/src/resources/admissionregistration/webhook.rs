@@ -9,7 +9,15 @@ use serde_json::Value;
 pub const WEBHOOK_CONFIGURATION: Described = Described {
     generations: true,
     insists_on_version: true,
-    printed: Some(&[NAME, integer("Webhooks", "", |configuration, _| length(configuration, &["webhooks"])), AGE]),
+    printed: Some(&[
+        NAME,
+        integer(
+            "Webhooks",
+            "Webhooks indicates the number of webhooks registered in this configuration",
+            |configuration, _| length(configuration, &["webhooks"]),
+        ),
+        AGE,
+    ]),
     ..PLAIN
 };
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    text("Ready", "", |deployment, _| {
+    text("Ready", "Number of the pod with ready state", |deployment, _| {
         let (ready, all) = (count(deployment, &["status", "readyReplicas"]), count(deployment, &["spec", "replicas"]));
         format!("{ready}/{all}").into()
     }),

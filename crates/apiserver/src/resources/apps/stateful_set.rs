@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    text("Ready", "", |set, _| {
+    text("Ready", "Number of the pod with ready state", |set, _| {
         format!("{}/{}", count(set, &["status", "readyReplicas"]), count(set, &["spec", "replicas"])).into()
     }),
     AGE,

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    text("Status", "", |job, _| status(job).into()),
+    text("Status", "Status of the job.", |job, _| status(job).into()),
     text("Completions", "batch.v1.JobStatus.succeeded", |job, _| completions(job).into()),
-    text("Duration", "", |job, now| duration(job, now).into()),
+    text("Duration", "Time required to complete the job.", |job, now| duration(job, now).into()),
     AGE,
     CONTAINERS,
     IMAGES,

@@ -5,8 +5,11 @@ use crate::strategy::{Printed, Strategy};
 use pintle_meta::{object, rules};
 use serde_json::{Value, json};
 
-const COLUMNS: &[Printed] =
-    &[NAME, text("Status", "", |namespace, _| object::text(namespace, &["status", "phase"]).into()), AGE];
+const COLUMNS: &[Printed] = &[
+    NAME,
+    text("Status", "The status of the namespace", |namespace, _| object::text(namespace, &["status", "phase"]).into()),
+    AGE,
+];
 /// Every namespace has its name as a label, so that selectors can choose it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 

@@ -12,8 +12,8 @@ const LEGACY_ROLE: &str = "kubernetes.io/role";
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    text("Status", "", |node, _| status(node).into()),
-    text("Roles", "", |node, _| roles(node).into()),
+    text("Status", "The status of the node", |node, _| status(node).into()),
+    text("Roles", "The roles of the node", |node, _| roles(node).into()),
     AGE,
     text("Version", "core.v1.NodeSystemInfo.kubeletVersion", |node, _| info(node, "kubeletVersion").into()),
     wide("Internal-IP", "core.v1.NodeStatus.addresses", |node, _| address(node, "InternalIP").into()),

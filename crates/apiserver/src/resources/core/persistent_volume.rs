@@ -42,8 +42,10 @@ const COLUMNS: &[Printed] = &[
             _ => "".into(),
         }
     }),
-    text("StorageClass", "", |volume, _| storage_class(volume)),
-    text("VolumeAttributesClass", "", |volume, _| text_or(volume, &["spec", "volumeAttributesClassName"], UNSET)),
+    text("StorageClass", "StorageClass of the pv", |volume, _| storage_class(volume)),
+    text("VolumeAttributesClass", "VolumeAttributesClass of the pv", |volume, _| {
+        text_or(volume, &["spec", "volumeAttributesClassName"], UNSET)
+    }),
     text("Reason", "core.v1.PersistentVolumeStatus.reason", |volume, _| {
         object::text(volume, &["status", "reason"]).into()
     }),

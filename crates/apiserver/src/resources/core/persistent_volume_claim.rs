@@ -24,8 +24,10 @@ const COLUMNS: &[Printed] = &[
     text("Access Modes", "core.v1.PersistentVolumeClaimStatus.accessModes", |claim, _| {
         if is_bound(claim) { access_modes(object::list(claim, &["status", "accessModes"])) } else { "".into() }
     }),
-    text("StorageClass", "", |claim, _| storage_class(claim)),
-    text("VolumeAttributesClass", "", |claim, _| text_or(claim, &["spec", "volumeAttributesClassName"], UNSET)),
+    text("StorageClass", "StorageClass of the pvc", |claim, _| storage_class(claim)),
+    text("VolumeAttributesClass", "VolumeAttributesClass of the pvc", |claim, _| {
+        text_or(claim, &["spec", "volumeAttributesClassName"], UNSET)
+    }),
     AGE,
     wide("VolumeMode", "core.v1.PersistentVolumeClaimSpec.volumeMode", |claim, _| {
         text_or(claim, &["spec", "volumeMode"], UNSET)

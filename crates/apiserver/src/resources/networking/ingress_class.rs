@@ -9,8 +9,10 @@ use serde_json::Value;
 
 const COLUMNS: &[Printed] = &[
     NAME,
-    text("Controller", "", |class, _| object::text(class, &["spec", "controller"]).into()),
-    text("Parameters", "", |class, _| parameters(class).into()),
+    text("Controller", "Controller that is responsible for handling this class", |class, _| {
+        object::text(class, &["spec", "controller"]).into()
+    }),
+    text("Parameters", "A reference to a resource with additional parameters", |class, _| parameters(class).into()),
     AGE,
 ];
 

@@ -16,9 +16,9 @@ const COLUMNS: &[Printed] = &[
         format!("{}/{}", reference("kind"), reference("name")).into()
     }),
     AGE,
-    wide("Users", "", |binding, _| subjects(binding, "User")),
-    wide("Groups", "", |binding, _| subjects(binding, "Group")),
-    wide("ServiceAccounts", "", |binding, _| subjects(binding, "ServiceAccount")),
+    wide("Users", "Users in the roleBinding", |binding, _| subjects(binding, "User")),
+    wide("Groups", "Groups in the roleBinding", |binding, _| subjects(binding, "Group")),
+    wide("ServiceAccounts", "ServiceAccounts in the roleBinding", |binding, _| subjects(binding, "ServiceAccount")),
 ];
 
 pub struct Binding {

@@ -7,7 +7,13 @@ use pintle_meta::field::Errors;
 use pintle_meta::object;
 use serde_json::{Value, json};
 
-const COLUMNS: &[Printed] = &[NAME, text("State", "", |claim, _| state(claim).into()), AGE];
+const COLUMNS: &[Printed] = &[
+    NAME,
+    text("State", "A summary of the current state (allocated, pending, reserved, etc.).", |claim, _| {
+        state(claim).into()
+    }),
+    AGE,
+];
 
 pub struct ResourceClaim;
 

@@ -9,12 +9,16 @@ use serde_json::Value;
 
 pub const COLUMNS: &[Printed] = &[
     NAME,
-    text("Ready", "", |pod, _| {
+    text("Ready", "The aggregate readiness state of this pod for accepting traffic.", |pod, _| {
         let summary = Summary::of(pod);
         format!("{}/{}", summary.ready, summary.total).into()
     }),
-    text("Status", "", |pod, _| Summary::of(pod).reason.into()),
-    text("Restarts", "", |pod, now| Summary::of(pod).restarts(now).into()),
+    text("Status", "The aggregate status of the containers in this pod.", |pod, _| Summary::of(pod).reason.into()),
+    text(
+        "Restarts",
+        "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
+        |pod, now| Summary::of(pod).restarts(now).into(),
+    ),
     AGE,
     wide("IP", "core.v1.PodStatus.podIP", |pod, _| {
         let first = object::list(pod, &["status", "podIPs"]).first().map(|ip| object::text(ip, &["ip"]));
