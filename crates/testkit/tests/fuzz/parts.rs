@@ -291,7 +291,8 @@ pub fn field_paths(source: &Source<'_>) -> Vec<Case> {
         ".spec.free.x[0]",
         "$.spec",
     ];
-    let path = || if mutator.one_in(4) { (*mutator.pick(PATHS)).to_owned() } else { mutator.text(mutator.text_of(PATHS)) };
+    let path =
+        || if mutator.one_in(4) { (*mutator.pick(PATHS)).to_owned() } else { mutator.text(mutator.text_of(PATHS)) };
     let columns = json!([{"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns", "value": [
         {"name": "A", "type": mutator.pick(&["string", "integer", "date", "number", "boolean"]), "jsonPath": path()}]},
         {"op": "replace", "path": "/spec/versions/0/subresources/scale/specReplicasPath", "value": path()}]);
