@@ -13,6 +13,8 @@ use anyhow::{Context, Result, bail, ensure};
 use cluster::Cluster;
 use list::{Change, Passing};
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -104,26 +106,33 @@ async fn conformance(options: Options) -> Result<()> {
     ensure!(!specs.is_empty(), "no conformance spec matches");
     let cluster = Cluster::start(options.kubeconfig.as_deref(), options.images.as_deref()).await?;
     suite.kubeconfig = cluster.kubeconfig.clone();
+    let results = directory.join("results.tsv");
+    let progress = Arc::new(Progress::new(&results)?);
     let outcomes = tokio::select! {
-        outcomes = run_all(Arc::new(suite), specs, &passing, &options) => Some(outcomes),
+        outcomes = run_all(Arc::new(suite), specs, &passing, &options, &progress) => Some(outcomes),
         _ = tokio::signal::ctrl_c() => None,
     };
     let stopped = cluster.stop().await;
-    let Some(outcomes) = outcomes else { bail!("interrupted; nothing was compared") };
-    let results = directory.join("results.tsv");
+    let Some(outcomes) = outcomes else { bail!("interrupted; the results so far are in {}", results.display()) };
     std::fs::write(&results, list::results(&outcomes)).with_context(|| results.display().to_string())?;
     stopped?;
     judge(passing, &outcomes, &options, &file, &results)
 }
 
 /// The specs that may run side by side, then those of the list that failed, then the serial ones.
-async fn run_all(suite: Arc<Suite>, specs: Vec<Spec>, passing: &Passing, options: &Options) -> Vec<Outcome> {
+async fn run_all(
+    suite: Arc<Suite>,
+    specs: Vec<Spec>,
+    passing: &Passing,
+    options: &Options,
+    progress: &Arc<Progress>,
+) -> Vec<Outcome> {
     let (serial, parallel): (Vec<Spec>, Vec<Spec>) = specs.into_iter().partition(|spec| spec.serial);
     let serial = if options.serial { serial } else { Vec::new() };
     let names = |specs: Vec<Spec>| specs.into_iter().map(|spec| spec.name).collect::<Vec<_>>();
     let (serial, parallel) = (names(serial), names(parallel));
-    let progress = Arc::new(Progress::new(parallel.len() + serial.len()));
-    let mut outcomes = in_groups(&suite, parallel, options.parallel, options.timeout, &progress).await;
+    progress.expect(parallel.len() + serial.len());
+    let mut outcomes = in_groups(&suite, parallel, options.parallel, options.timeout, progress).await;
 
     let again = |outcome: &Outcome| outcome.state != State::Passed && passing.contains(&outcome.name);
     let failed: Vec<String> = outcomes.iter().filter(|outcome| again(outcome)).map(|o| o.name.clone()).collect();
@@ -131,13 +140,13 @@ async fn run_all(suite: Arc<Suite>, specs: Vec<Spec>, passing: &Passing, options
         println!("{} specs that passed before failed; each is run again alone", failed.len());
         progress.expect(failed.len());
         for name in failed {
-            let second = in_groups(&suite, vec![name.clone()], 1, options.timeout, &progress).await;
+            let second = in_groups(&suite, vec![name.clone()], 1, options.timeout, progress).await;
             outcomes.retain(|outcome| outcome.name != name);
             outcomes.extend(second);
         }
     }
     for name in serial {
-        outcomes.extend(in_groups(&suite, vec![name], 1, options.timeout, &progress).await);
+        outcomes.extend(in_groups(&suite, vec![name], 1, options.timeout, progress).await);
     }
     outcomes.sort_by(|a, b| a.name.cmp(&b.name));
     outcomes
@@ -177,15 +186,19 @@ async fn in_groups(
     running.join_all().await.into_iter().flatten().collect()
 }
 
-/// How far the run is, a line for each spec.
+/// How far the run is, a line for each spec. An interrupted run leaves the results that it has.
 struct Progress {
     started: Instant,
+    /// How many specs are done, and how many there are.
     counts: Mutex<(usize, usize)>,
+    results: File,
 }
 
 impl Progress {
-    fn new(expected: usize) -> Progress {
-        Progress { started: Instant::now(), counts: Mutex::new((0, expected)) }
+    fn new(file: &Path) -> Result<Progress> {
+        let mut results = File::create(file).with_context(|| file.display().to_string())?;
+        results.write_all(list::results(&[]).as_bytes())?;
+        Ok(Progress { started: Instant::now(), counts: Mutex::new((0, 0)), results })
     }
 
     fn expect(&self, more: usize) {
@@ -198,6 +211,9 @@ impl Progress {
         let minutes = self.started.elapsed().as_secs() / 60;
         let state = outcome.state.as_str();
         println!("{} of {}, {minutes} min: {state} {:.0} s {}", counts.0, counts.1, outcome.seconds, outcome.name);
+        if let Err(error) = (&self.results).write_all(list::row(outcome).as_bytes()) {
+            eprintln!("the results so far cannot be written: {error}");
+        }
     }
 }
 

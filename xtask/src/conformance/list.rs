@@ -56,11 +56,12 @@ impl Passing {
 
 /// A table of all outcomes: spec, result, seconds, the first lines of the failure.
 pub(super) fn results(outcomes: &[Outcome]) -> String {
-    let row = |outcome: &Outcome| {
-        let failure = first_lines(&outcome.failure);
-        format!("{}\t{}\t{:.1}\t{failure}\n", outcome.name, outcome.state.as_str(), outcome.seconds)
-    };
     format!("spec\tresult\tseconds\tfailure\n{}", outcomes.iter().map(row).collect::<String>())
+}
+
+pub(super) fn row(outcome: &Outcome) -> String {
+    let failure = first_lines(&outcome.failure);
+    format!("{}\t{}\t{:.1}\t{failure}\n", outcome.name, outcome.state.as_str(), outcome.seconds)
 }
 
 /// A failure on one line of a table.
