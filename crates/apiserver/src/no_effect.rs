@@ -172,8 +172,30 @@ pub const TABLE: &[Row] = &[
     field(
         ("", "pods", "spec.resourceClaims"),
         Actor::Loops,
-        "Pintle does not allocate devices yet: spec.resourceClaims has no effect",
+        "Pintle does not allocate devices yet: nodes refuse Pods with spec.resourceClaims",
         |pod| !object::list(pod, &["spec", "resourceClaims"]).is_empty(),
+    ),
+    field(
+        ("", "pods", "spec.containers[*].restartPolicy, restartPolicyRules"),
+        Actor::Loops,
+        "Pintle does not have restart policies of single containers yet: restartPolicy and restartPolicyRules of a container have no effect, the Pod's restartPolicy does",
+        |pod| {
+            let containers = object::list(pod, &["spec", "containers"]).iter();
+            let rules = |container: &Value| !object::list(container, &["restartPolicyRules"]).is_empty();
+            let mut all = containers.chain(object::list(pod, &["spec", "initContainers"]));
+            all.any(rules)
+                || object::list(pod, &["spec", "containers"]).iter().any(|c| c.get("restartPolicy").is_some())
+        },
+    ),
+    field(
+        ("", "pods", "spec.containers[*].lifecycle.stopSignal"),
+        Actor::Loops,
+        "Pintle does not send stop signals of a container's own yet: lifecycle.stopSignal has no effect, the image's signal is sent",
+        |pod| {
+            let containers = object::list(pod, &["spec", "containers"]).iter();
+            let mut all = containers.chain(object::list(pod, &["spec", "initContainers"]));
+            all.any(|container| object::at(container, &["lifecycle", "stopSignal"]).is_some())
+        },
     ),
 ];
 
