@@ -116,7 +116,13 @@ async fn fuzz(part: Part) {
             for case in part(&source) {
                 let started = std::time::Instant::now();
                 let Some(answer) = send(&cluster, &case).await else { continue };
-                let took = started.elapsed();
+                let mut took = started.elapsed();
+                if took >= SLOW {
+                    // The machine may have been busy: what is slow is slow again.
+                    let again = std::time::Instant::now();
+                    send(&cluster, &case).await;
+                    took = took.min(again.elapsed());
+                }
                 if took > slowest.0 {
                     let path: String = case.path.chars().take(200).collect();
                     slowest = (
