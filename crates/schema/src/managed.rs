@@ -278,11 +278,17 @@ fn entry(identity: &Identity, owned: Owned) -> Value {
     Value::Object(entry)
 }
 
-/// The object without its managers, as it is compared.
+/// The object without its managers, as it is compared. They may be most of it, and are not copied.
 pub(crate) fn without_managers(object: &Value) -> Value {
-    let mut object = object.clone();
-    remove_managers(&mut object);
-    object
+    let Value::Object(map) = object else { return object.clone() };
+    let copied = map.iter().map(|(name, value)| match (name.as_str(), value) {
+        ("metadata", Value::Object(metadata)) => {
+            let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
+            (name.clone(), Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        }
+        _ => (name.clone(), value.clone()),
+    });
+    Value::Object(copied.collect())
 }
 
 pub(crate) fn remove_managers(object: &mut Value) {

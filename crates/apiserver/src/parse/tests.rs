@@ -30,7 +30,7 @@ fn duplicate_keys_deep_below_long_keys_cost_no_more_than_the_body() {
     let body = format!("{deep}}}{}", "}".repeat(90));
     let started = Instant::now();
     let parsed = json(body.as_bytes()).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(2), "took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(5), "took {:?}", started.elapsed());
     let shown: usize = fields(&parsed).iter().map(String::len).sum();
     assert!(shown < 2048, "the messages are {shown} bytes");
 }

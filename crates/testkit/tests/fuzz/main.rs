@@ -24,6 +24,8 @@ const SHORT: u64 = 1_000;
 /// After so many cases a new cluster begins, so that what was stored does not grow without end.
 const LIFE: u64 = 1_000;
 const SLOW: Duration = Duration::from_secs(2);
+/// Larger bodies take a parser without optimisation too long to tell what hangs from what is large.
+const MAX_BODY_BYTES: usize = 256 * 1024;
 /// A watch ends by itself; nobody waits longer for one, in virtual time.
 const LONGEST_WATCH: Duration = Duration::from_secs(3600);
 
@@ -86,6 +88,9 @@ async fn cluster(samples: &[Sample]) -> Cluster {
 }
 
 async fn send(cluster: &Cluster, case: &Case) -> Option<Answer> {
+    if case.body.len() > MAX_BODY_BYTES {
+        return None;
+    }
     let uri: Uri = case.path.parse().ok()?;
     let mut headers = HeaderMap::new();
     for (name, value) in &case.headers {
@@ -116,7 +121,13 @@ async fn fuzz(part: Part) {
             for case in part(&source) {
                 let started = std::time::Instant::now();
                 let Some(answer) = send(&cluster, &case).await else { continue };
-                let took = started.elapsed();
+                let mut took = started.elapsed();
+                if took >= SLOW {
+                    // The machine may have been busy: what is slow is slow again.
+                    let again = std::time::Instant::now();
+                    send(&cluster, &case).await;
+                    took = took.min(again.elapsed());
+                }
                 if took > slowest.0 {
                     let path: String = case.path.chars().take(200).collect();
                     slowest = (
