@@ -57,6 +57,10 @@ impl Admission {
                 _ => {}
             }
         }
+        let is_pod = write.resource.group.is_empty() && write.resource.name == "pods";
+        if write.subresource.is_empty() && operation == Operation::Update && is_pod {
+            pods::tolerations(object);
+        }
         if write.resource.group == requests::GROUP && write.resource.kind == "CertificateSigningRequest" {
             requests::must_be_entitled(&self.authorizer, write, operation, old, object).await?;
         }

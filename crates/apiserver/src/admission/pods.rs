@@ -144,7 +144,8 @@ async fn limits(registry: &Registry, write: &Write<'_>, pod: &mut Value) {
     }
 }
 
-fn tolerations(pod: &mut Value) {
+/// An update gets them too: a list that a client writes anew need not repeat them.
+pub(super) fn tolerations(pod: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = object::list(pod, &["spec", "tolerations"]).iter().any(|t| {
             let (k, effect) = (object::text(t, &["key"]), object::text(t, &["effect"]));

@@ -13,8 +13,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stranger::Stranger;
+use tokio::time::Instant;
 
 /// How much the server may grow while it is attacked, and how much of that may stay.
 const MAX_GROWTH_KIB: u64 = 64 * 1024;
