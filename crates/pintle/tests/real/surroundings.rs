@@ -15,8 +15,14 @@ async fn a_container_shares_with_its_node_what_its_pod_asks_for_and_nothing_else
     }
     let cluster = Real::start(&[]).await;
     let pod = |more: Value| {
-        let mut spec = json!({"restartPolicy": "Never", "containers": [
-            {"name": "one", "script": NAMESPACES}, {"name": "two", "script": NAMESPACES}]});
+        // Each waits for the other: the kernel gives the number of a namespace that has ended to the next one.
+        let container = |name: &str, other: &str| {
+            let meet = format!("touch /meet/{name}; until [ -e /meet/{other} ]; do sleep 0.1; done");
+            json!({"name": name, "script": format!("{NAMESPACES}; {meet}"),
+                "volumeMounts": [{"name": "meet", "mountPath": "/meet"}]})
+        };
+        let mut spec = json!({"restartPolicy": "Never", "volumes": [{"name": "meet", "emptyDir": {}}],
+            "containers": [container("one", "two"), container("two", "one")]});
         for (key, value) in more.as_object().into_iter().flatten() {
             spec[key] = value.clone();
         }
