@@ -40,20 +40,22 @@ impl Exchange {
 
     /// Who owns the fields that this request sets: what it says, or the program's name from its user agent.
     pub fn manager(&self) -> Result<String, Status> {
-        let said = self.query.get("fieldManager");
         let options = match self.verb {
-            "create" => "CreateOptions",
-            "update" => "UpdateOptions",
-            "patch" => "PatchOptions",
-            // A deletion owns nothing.
-            _ => return Ok(String::new()),
+            "create" => Some("CreateOptions"),
+            "update" => Some("UpdateOptions"),
+            "patch" => Some("PatchOptions"),
+            // A deletion owns nothing: only its agent is noted.
+            _ => None,
         };
-        let errors = manager_problems(said);
-        if !errors.is_empty() {
-            return Err(Status::invalid("meta.k8s.io", options, "", &errors));
-        }
-        if !said.is_empty() {
-            return Ok(said.to_owned());
+        if let Some(options) = options {
+            let said = self.query.get("fieldManager");
+            let errors = manager_problems(said);
+            if !errors.is_empty() {
+                return Err(Status::invalid("meta.k8s.io", options, "", &errors));
+            }
+            if !said.is_empty() {
+                return Ok(said.to_owned());
+            }
         }
         let agent = self.headers.get(http::header::USER_AGENT).map(|v| String::from_utf8_lossy(v.as_bytes()));
         Ok(manager_of_agent(agent.as_deref().unwrap_or("unknown")))
