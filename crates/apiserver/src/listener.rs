@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::fs::File;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -119,30 +119,30 @@ async fn speak_http2(server: ApiServer, stream: TlsStream<TcpStream>, peer: Peer
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .keep_alive_interval(Some(PING))
         .keep_alive_timeout(PING);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = leaving(&server, &place) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
-    }
+    let connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    until_it_leaves(connection, |connection| connection.graceful_shutdown(), &server, &place).await;
 }
 
 async fn speak_http1(server: ApiServer, stream: TlsStream<TcpStream>, peer: Peer, place: Arc<Connection>) {
     let service = service(server.clone(), peer, place.clone());
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(MAX_HEADER_BYTES);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    let connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    until_it_leaves(connection, |connection| connection.graceful_shutdown(), &server, &place).await;
+}
+
+/// Serves a connection until its end, or until it has to go and its requests have had time to finish.
+async fn until_it_leaves<C: Future<Output = hyper::Result<()>>>(
+    mut connection: Pin<&mut C>,
+    shut_down: impl FnOnce(Pin<&mut C>),
+    server: &ApiServer,
+    place: &Connection,
+) {
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
-        () = leaving(&server, &place) => {
-            connection.as_mut().graceful_shutdown();
+        () = leaving(server, place) => {
+            shut_down(connection.as_mut());
             tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
         }
     };

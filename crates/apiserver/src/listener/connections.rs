@@ -10,7 +10,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -70,7 +70,14 @@ impl Connections {
         let leave = Arc::new(Notify::new());
         strangers.insert(id, leave.clone());
         self.open.fetch_add(1, Ordering::AcqRel);
-        Some(Arc::new(Connection { id, leave, requests: AtomicUsize::new(0), idle: Notify::new(), all: self.clone() }))
+        Some(Arc::new(Connection {
+            id,
+            known: AtomicBool::new(false),
+            leave,
+            requests: AtomicUsize::new(0),
+            idle: Notify::new(),
+            all: self.clone(),
+        }))
     }
 
     /// Returns when no connection is open.
@@ -87,6 +94,7 @@ impl Connections {
 /// One connection, counted until it is dropped.
 pub struct Connection {
     id: u64,
+    known: AtomicBool,
     leave: Arc<Notify>,
     requests: AtomicUsize,
     idle: Notify,
@@ -96,6 +104,10 @@ pub struct Connection {
 impl Connection {
     /// Somebody on this connection was authenticated: it is not closed for a newcomer any more.
     pub fn is_known(&self) {
+        // Every authenticated request says so: only the first one takes the lock that all connections share.
+        if self.known.swap(true, Ordering::AcqRel) {
+            return;
+        }
         self.all.strangers.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 
