@@ -2,7 +2,9 @@
 
 use crate::ApiServer;
 use crate::body::Body;
+use crate::catalogue::Resource;
 use crate::response;
+use crate::verb::Verb;
 use http::Response;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -55,10 +57,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    pub fn request(&self, verb: &str, resource: &str, code: u16, took: Duration) {
-        let labels = RequestLabels { verb: verb.to_owned(), resource: resource.to_owned(), code };
-        self.requests.get_or_create(&labels).inc();
-        self.durations.get_or_create(&VerbLabels { verb: verb.to_owned() }).observe(took.as_secs_f64());
+    pub fn request(&self, verb: &Verb, resource: Option<&Resource>, code: u16, took: Duration) {
+        let verb = verb.as_str().to_owned();
+        let resource = resource.map(|resource| resource.name.clone()).unwrap_or_default();
+        self.requests.get_or_create(&RequestLabels { verb: verb.clone(), resource, code }).inc();
+        self.durations.get_or_create(&VerbLabels { verb }).observe(took.as_secs_f64());
     }
 }
 

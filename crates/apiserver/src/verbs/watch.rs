@@ -3,8 +3,8 @@
 use super::list;
 use crate::ApiServer;
 use crate::body::Body;
+use crate::call::Call;
 use crate::catalogue::Resource;
-use crate::exchange::Exchange;
 use crate::registry::{reach, selected};
 use crate::request::{ListOptions, Query};
 use crate::response::{self, Shape};
@@ -26,20 +26,21 @@ const LINE: usize = 40;
 /// Initial objects are sent in pieces of about this many bytes.
 const PIECE: usize = 64 * 1024;
 
-pub async fn watch(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let options = ListOptions::parse(&exchange.query)?;
-    list::check_fields(&exchange.resource, &options)?;
+pub async fn watch(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
+    let options = ListOptions::parse(&call.query)?;
+    let (resource, wanted) = (call.resource()?, call.wanted()?);
+    list::check_fields(resource, &options)?;
     let store = server.registry.store.clone();
     let asked = options.resource_version.unwrap_or(0);
     reach(&*store, asked).await?;
-    let scope = exchange.resource.scope(exchange.namespace());
+    let scope = resource.scope(call.namespace());
     let mut initial = None;
     // Without a version the watch starts with all that is there; with one, right behind it.
     let after = if options.initial_events || asked == 0 {
         let snapshot =
             ListOptions { limit: 0, cursor: String::new(), at: crate::request::ReadAt::Latest, ..options.clone() };
-        let send = options.initial_events || !exchange.query.has("sendInitialEvents");
-        let listed = list::select(server, exchange, &snapshot).await?;
+        let send = options.initial_events || !call.query.has("sendInitialEvents");
+        let listed = list::select(server, call, &snapshot).await?;
         let revision = listed.revision;
         if send {
             initial = Some(listed.entries);
@@ -54,11 +55,10 @@ pub async fn watch(server: &ApiServer, exchange: &mut Exchange) -> Result<Respon
     let end = Instant::now() + Duration::from_secs(timeout);
     let writer = Writer {
         server: server.clone(),
-        resource: exchange.resource.clone(),
-        shape: exchange.wanted.shape,
-        query: exchange.query.clone(),
-        plain: exchange.wanted.shape == Shape::Object
-            && exchange.resource.api_version() == exchange.resource.stored_api_version,
+        resource: resource.clone(),
+        shape: wanted.shape,
+        query: call.query.clone(),
+        plain: wanted.shape == Shape::Object && resource.api_version() == resource.stored_api_version,
         columns_sent: false,
     };
     let marks_end = options.initial_events && options.bookmarks;
