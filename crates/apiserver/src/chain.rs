@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::fence::Fence;
 use crate::request::{Query, Request, ResourcePath, Target};
-use crate::response::{self, Wanted};
+use crate::response::{self, Offer, Wanted};
 use crate::{serve, verbs};
 use bytes::Bytes;
 use futures::FutureExt;
@@ -27,16 +27,20 @@ impl ApiServer {
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let started = Instant::now();
         let head = request.method == Method::HEAD;
+        let errors_in = Wanted::for_errors(&request.headers);
         let query = Query::parse(request.uri.query().unwrap_or_default());
         let target = Target::parse(&request.method, request.uri.path(), &query);
         let (verb, path) = (target.verb, target.resource.clone());
         let answer = AssertUnwindSafe(self.filter(request, target, query)).catch_unwind().await;
         let mut response = match answer {
             Ok(Ok(response)) => response,
-            Ok(Err(status)) => response::failure(&status),
+            Ok(Err(status)) => response::failure_in(errors_in, &status),
             Err(_) => {
                 tracing::error!(verb, ?path, "a request panicked; this is a bug, please report it");
-                response::failure(&Status::internal("the server has a bug that this request met; see its log"))
+                response::failure_in(
+                    errors_in,
+                    &Status::internal("the server has a bug that this request met; see its log"),
+                )
             }
         };
         // A path that somebody made up must not become a label.
@@ -54,15 +58,21 @@ impl ApiServer {
             connection.is_known();
         }
         self.custom.follow(&self.registry).await;
-        let wanted = Wanted::from(&request.headers);
         let Some(path) = target.resource else {
             // Plain paths answer in their own notation, whatever is asked for.
-            let wanted = wanted.unwrap_or(Wanted { shape: response::Shape::Object, yaml: false });
+            let wanted = Wanted::negotiate(&request.headers, Offer::DISCOVERY).unwrap_or(Wanted::JSON);
             let answer = serve::dispatch(self, &request.method, &target.path, &query, &request.headers, wanted).await?;
             return Ok(response::unless_known(answer, &request.headers));
         };
         if serve::usage::is_served(self, &path) {
-            return serve::usage::answer(self, target.verb, &path, &query, wanted?).await;
+            return serve::usage::answer(
+                self,
+                target.verb,
+                &path,
+                &query,
+                Wanted::negotiate(&request.headers, Offer::TEXT)?,
+            )
+            .await;
         }
         let catalogue = self.registry.catalogue.load_full();
         let Some(resource) = catalogue.get(&path.group, &path.version, &path.resource) else {
@@ -80,6 +90,7 @@ impl ApiServer {
         }
         // Only now: nobody makes the server hold bodies by asking for what they may not.
         let body = if has_body(target.verb) { request.body.read().await? } else { Bytes::new() };
+        let wanted = Wanted::negotiate(&request.headers, Offer::of(resource));
         let fence = Fence::check(self, &user, target.verb, &request.headers).await?;
         let mut exchange = Exchange {
             verb: target.verb,
@@ -97,7 +108,8 @@ impl ApiServer {
         let asked = exchange.path.subresource.is_empty();
         exchange.warnings.extend(resource.strategy.deprecation().filter(|_| asked).map(str::to_owned));
         let result = verbs::dispatch(self, target.verb, &mut exchange).await;
-        let mut response = result.unwrap_or_else(|status| response::failure(&status));
+        let mut response =
+            result.unwrap_or_else(|status| response::failure_in(Wanted::for_errors(&exchange.headers), &status));
         response::warn(&mut response, &exchange.warnings);
         Ok(response)
     }

@@ -27,6 +27,6 @@ pub async fn delete_collection(server: &ApiServer, exchange: &mut Exchange) -> R
         }
     }
     let metadata = json!({"resourceVersion": listed.revision.to_string()});
-    let bytes = list::encode(server, &exchange.resource, list::Form::Objects, &listed.entries, &metadata);
+    let bytes = list::encode(server, &exchange.resource, list::Form::Objects, &listed.entries, &metadata)?;
     Ok(response::object(200, exchange.wanted, bytes))
 }

@@ -13,7 +13,7 @@ use crate::ApiServer;
 use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::registry::Written;
-use crate::response::{self, Shape, Wanted};
+use crate::response::{self, Shape};
 use crate::{serve, subresources, table};
 use http::Response;
 use pintle_meta::Status;
@@ -33,10 +33,6 @@ pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -
     };
     if !exchange.resource.allows(verb) || namespaced_without_namespace || misnamed {
         return Err(Status::method_not_allowed());
-    }
-    // What is only asked and never kept has no table.
-    if exchange.wanted.shape == Shape::Table && !exchange.resource.allows("get") && !exchange.resource.allows("list") {
-        exchange.wanted = Wanted::without_tables(&exchange.headers)?;
     }
     if let Some(answer) = serve::reviews::dispatch(server, exchange).await {
         return answer;
