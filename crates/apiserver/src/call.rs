@@ -7,7 +7,7 @@ use crate::authn::User;
 use crate::catalogue::Resource;
 use crate::incoming::FieldValidation;
 use crate::request::{Query, ResourcePath, Target};
-use crate::response::{Shape, Wanted};
+use crate::response::{Offer, Wanted};
 use crate::verb::Verb;
 use http::HeaderMap;
 use pintle_meta::labels::FieldSelector;
@@ -122,14 +122,10 @@ impl Call {
         self.verb == Verb::Watch || follows || connects
     }
 
-    /// How the answer is to look. What is only asked and never kept has no table.
+    /// How the answer is to look.
     pub fn wanted(&self) -> Result<Wanted, Status> {
-        let kept = |resource: &Arc<Resource>| resource.allows("get") || resource.allows("list");
-        let wanted = Wanted::from(&self.headers)?;
-        match wanted.shape {
-            Shape::Table if !self.resource.as_ref().is_none_or(kept) => Wanted::without_tables(&self.headers),
-            _ => Ok(wanted),
-        }
+        let offer = self.resource.as_ref().map_or(Offer::TEXT, |resource| Offer::of(resource));
+        Wanted::negotiate(&self.headers, offer)
     }
 
     pub fn field_validation(&self) -> Result<FieldValidation, Status> {

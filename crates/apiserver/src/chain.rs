@@ -13,7 +13,7 @@ use crate::catalogue::Resource;
 use crate::fence::Fence;
 use crate::notes::Notes;
 use crate::request::{Peer, Request, Sent, Target};
-use crate::response::{self, Wanted};
+use crate::response::{self, Offer, Wanted};
 use crate::{serve, verbs};
 use bytes::Bytes;
 use futures::FutureExt;
@@ -27,6 +27,7 @@ impl ApiServer {
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let notes = Notes::new();
         let head = request.method == Method::HEAD;
+        let errors_in = Wanted::for_errors(&request.headers);
         let target = Target::parse(&request.method, &request.uri);
         let verb = target.verb.clone();
         // The label of a metric is a resource that is served, never a path that somebody made up.
@@ -34,11 +35,12 @@ impl ApiServer {
         let answer = AssertUnwindSafe(self.filter(request, target, &notes, &mut served)).catch_unwind().await;
         let mut response = match answer {
             Ok(Ok(response)) => response,
-            Ok(Err(status)) => response::failure(&status),
+            Ok(Err(status)) => response::failure_in(errors_in, &status),
             Err(_) => {
                 let resource = served.as_ref().map_or("", |resource: &Arc<Resource>| &resource.name);
                 tracing::error!(verb = verb.as_str(), resource, "a request panicked; this is a bug, please report it");
-                response::failure(&Status::internal("the server has a bug that this request met; see its log"))
+                let status = Status::internal("the server has a bug that this request met; see its log");
+                response::failure_in(errors_in, &status)
             }
         };
         notes.tell(&mut response);
@@ -66,7 +68,7 @@ impl ApiServer {
         self.authorizer.authorize(&call, notes).await?;
         if !call.is_of_objects() {
             // Plain paths answer in their own notation, whatever is asked for.
-            let wanted = call.wanted().unwrap_or(Wanted { shape: response::Shape::Object, yaml: false });
+            let wanted = Wanted::negotiate(&call.headers, Offer::DISCOVERY).unwrap_or(Wanted::JSON);
             let answer = serve::dispatch(self, &request.method, &call, wanted).await?;
             return Ok(response::unless_known(answer, &call.headers));
         }

@@ -10,7 +10,6 @@
 //!
 //! A list of a built-in kind shows its items without `kind` and `apiVersion`: it cuts the head off.
 
-use bytes::{BufMut, Bytes, BytesMut};
 use pintle_meta::{Status, object};
 use pintle_store::Splice;
 use serde_json::value::RawValue;
@@ -107,71 +106,6 @@ fn member<'a>(bytes: &'a [u8], name: &str) -> Option<&'a str> {
     let start = bytes.windows(name.len()).position(|part| part == name.as_bytes())? + name.len();
     let mut values = serde_json::Deserializer::from_slice(bytes.get(start..)?).into_iter::<&RawValue>();
     values.next()?.ok().map(RawValue::get)
-}
-
-/// A list's bytes around its items.
-pub struct ListWriter {
-    out: BytesMut,
-    cut: usize,
-    first: bool,
-}
-
-impl ListWriter {
-    /// `cut` bytes of each item's head are left off.
-    pub fn new(kind: &str, api_version: &str, metadata: &Value, cut: usize, capacity: usize) -> Self {
-        let mut out = Self::begin(kind, api_version, metadata, capacity);
-        out.put_slice(b",\"items\":[");
-        ListWriter { out, cut, first: true }
-    }
-
-    /// A table, whose items are its rows.
-    pub fn table(columns: &Value, metadata: &Value, capacity: usize) -> Self {
-        let mut out = Self::begin("Table", "meta.k8s.io/v1", metadata, capacity);
-        out.put_slice(b",\"columnDefinitions\":");
-        out.put_slice(columns.to_string().as_bytes());
-        out.put_slice(b",\"rows\":[");
-        ListWriter { out, cut: 0, first: true }
-    }
-
-    fn begin(kind: &str, api_version: &str, metadata: &Value, capacity: usize) -> BytesMut {
-        let mut out = BytesMut::with_capacity(capacity + 256);
-        out.put_slice(head(kind, api_version).as_bytes());
-        out.put_slice(b"\"metadata\":");
-        out.put_slice(metadata.to_string().as_bytes());
-        out
-    }
-
-    pub fn item(&mut self, encoded: &[u8]) {
-        if !self.first {
-            self.out.put_u8(b',');
-        }
-        self.first = false;
-        if self.cut > 0 {
-            self.out.put_u8(b'{');
-            self.out.put_slice(&encoded[self.cut.min(encoded.len())..]);
-        } else {
-            self.out.put_slice(encoded);
-        }
-    }
-
-    /// How many bytes wait to be taken.
-    pub fn len(&self) -> usize {
-        self.out.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.out.is_empty()
-    }
-
-    /// What was written so far; the list goes on with room for `capacity` bytes.
-    pub fn take(&mut self, capacity: usize) -> Bytes {
-        std::mem::replace(&mut self.out, BytesMut::with_capacity(capacity + capacity / 8)).freeze()
-    }
-
-    pub fn finish(mut self) -> Bytes {
-        self.out.put_slice(b"]}\n");
-        self.out.freeze()
-    }
 }
 
 #[cfg(test)]

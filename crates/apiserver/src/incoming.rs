@@ -46,8 +46,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// A protobuf body as the JSON it stands for.
 fn parse_protobuf(bytes: &[u8]) -> Result<Parsed<'static>, String> {
     let envelope = protobuf::open(bytes).map_err(|e| e.to_string())?;
-    let (group, version) = pintle_meta::names::split_api_version(&envelope.api_version);
-    let type_name = match envelope.kind.as_str() {
+    let (group, version) = pintle_meta::names::split_api_version(envelope.api_version);
+    let type_name = match envelope.kind {
         // Options are of every group.
         "DeleteOptions" => "meta.v1.DeleteOptions".to_owned(),
         kind => crate::catalogue::type_name(group, version, kind),

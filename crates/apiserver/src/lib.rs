@@ -17,7 +17,8 @@
 //! - [`causes`]: why each write of late happened
 //! - [`strategy`], [`resources`]: what is special about a kind; [`no_effect`]: what is stored and has no effect yet
 //! - [`catalogue`], [`custom`]: what is served, built-in and custom
-//! - [`codec`]: objects as bytes; [`response`], [`table`], [`jsonpath`]: answers as clients like them
+//! - [`codec`]: objects as bytes; [`table`], [`jsonpath`]: what is shown of them; [`notation`]: JSON, YAML, protobuf;
+//!   [`response`]: answers
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
 //! - [`keys`]: where objects are kept; [`follow`]: state derived from stored objects
 //! - [`pki`], [`bootstrap`]: what a new cluster starts with
@@ -43,6 +44,7 @@ pub mod listener;
 pub mod manifest;
 pub mod no_effect;
 pub mod nodes;
+pub mod notation;
 pub mod notes;
 pub mod parse;
 pub mod pki;

@@ -1,75 +1,14 @@
-//! How an answer looks: JSON as it is stored, YAML, a table, or metadata alone, as the Accept header wishes.
+//! Answers: their codes, headers and bodies. How a body is written is [`crate::notation`]'s.
 
 use crate::body::Body;
+use crate::notation::{Notation, gzip};
 use bytes::Bytes;
+use futures::Stream;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use pintle_meta::Status;
 use serde_json::Value;
 
-/// What the client can read, best first among what we can write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    pub shape: Shape,
-    pub yaml: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    Object,
-    Table,
-    PartialMetadata,
-    /// Aggregated discovery.
-    Aggregated,
-}
-
-const UNACCEPTABLE: &str = "only the following media types are accepted: application/json, application/yaml";
-
-impl Wanted {
-    pub fn from(headers: &HeaderMap) -> Result<Self, Status> {
-        Wanted::among(headers, true)
-    }
-
-    /// The same where nothing can be shown as a table.
-    pub fn without_tables(headers: &HeaderMap) -> Result<Self, Status> {
-        Wanted::among(headers, false)
-    }
-
-    fn among(headers: &HeaderMap, tables: bool) -> Result<Self, Status> {
-        let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("*/*");
-        for clause in accept.split(',') {
-            let mut parts = clause.split(';').map(str::trim);
-            let media = parts.next().unwrap_or_default();
-            let yaml = match media {
-                "" | "*/*" | "application/*" | "application/json" => false,
-                "application/yaml" => true,
-                _ => continue,
-            };
-            let (mut shape, mut group, mut known) = (Shape::Object, "", true);
-            for parameter in parts {
-                match parameter.split_once('=') {
-                    Some(("as", "Table")) if tables => shape = Shape::Table,
-                    Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => {
-                        shape = Shape::PartialMetadata
-                    }
-                    Some(("as", "APIGroupDiscoveryList")) => shape = Shape::Aggregated,
-                    Some(("as", _)) => known = false,
-                    Some(("g", g)) => group = g,
-                    Some(("v", v)) if shape != Shape::Object => known &= matches!(v, "v1" | "v2"),
-                    _ => {}
-                }
-            }
-            let fits = match shape {
-                Shape::Object => true,
-                Shape::Aggregated => group == "apidiscovery.k8s.io",
-                _ => group == "meta.k8s.io",
-            };
-            if known && fits {
-                return Ok(Wanted { shape, yaml });
-            }
-        }
-        Err(Status::new(406, "NotAcceptable", UNACCEPTABLE))
-    }
-}
+pub use crate::notation::negotiate::{Offer, Shape, Wanted};
 
 pub fn json(code: u16, bytes: impl Into<Bytes>) -> Response<Body> {
     with_type(code, "application/json", bytes)
@@ -109,22 +48,65 @@ pub fn unless_known(mut response: Response<Body>, asked: &HeaderMap) -> Response
 
 /// A value, in the client's notation.
 pub fn value(code: u16, wanted: Wanted, value: &Value) -> Response<Body> {
-    if wanted.yaml {
-        return match serde_saphyr::to_string(value) {
-            Ok(text) => with_type(code, "application/yaml", text),
-            Err(error) => failure(&Status::internal(error.to_string())),
-        };
-    }
-    json(code, value.to_string())
+    written(code, wanted, wanted.notation.value(value))
 }
 
-/// Bytes of an object, in the client's notation.
-pub fn object(code: u16, wanted: Wanted, bytes: Bytes) -> Response<Body> {
-    if wanted.yaml { value(code, wanted, &crate::codec::decode(&bytes)) } else { json(code, bytes) }
+/// The JSON of an object, in the client's notation.
+pub fn object(code: u16, wanted: Wanted, json: Bytes) -> Response<Body> {
+    written(code, wanted, wanted.notation.object(json))
+}
+
+fn written(code: u16, wanted: Wanted, bytes: Result<Bytes, Status>) -> Response<Body> {
+    match bytes {
+        Ok(bytes) if wanted.gzip && bytes.len() > gzip::THRESHOLD_BYTES => {
+            streamed(code, wanted, gzip::in_pieces(bytes))
+        }
+        Ok(bytes) => with_type(code, wanted.notation.media_type(), bytes),
+        Err(status) => failure(&status),
+    }
+}
+
+/// A long answer, sent piece by piece as the client takes it.
+pub fn streamed(code: u16, wanted: Wanted, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let mut response = with_type(code, wanted.notation.media_type(), Bytes::new());
+    if wanted.gzip {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        *response.body_mut() = gzip::compress(pieces);
+    } else {
+        *response.body_mut() = Body::Stream(Box::pin(pieces));
+    }
+    response
+}
+
+/// A body that is there, in pieces.
+pub fn pieces(code: u16, wanted: Wanted, pieces: Vec<Bytes>) -> Response<Body> {
+    let size: usize = pieces.iter().map(Bytes::len).sum();
+    if size > gzip::THRESHOLD_BYTES {
+        streamed(code, wanted, futures::stream::iter(pieces))
+    } else {
+        with_type(code, wanted.notation.media_type(), pieces.concat())
+    }
+}
+
+/// An answer that goes on until one side has enough.
+pub fn watch(notation: Notation, events: impl Stream<Item = Bytes> + Send + 'static) -> Result<Response<Body>, Status> {
+    let mut response = with_type(200, notation.stream_media_type()?, Bytes::new());
+    *response.body_mut() = Body::Stream(Box::pin(events));
+    Ok(response)
 }
 
 pub fn failure(status: &Status) -> Response<Body> {
-    let mut response = json(status.code, status.to_value().to_string());
+    failure_in(Notation::Json, status)
+}
+
+/// An error in the notation that the client accepts.
+pub fn failure_in(notation: Notation, status: &Status) -> Response<Body> {
+    let value = status.to_value();
+    let mut response = match notation.value(&value) {
+        Ok(bytes) => with_type(status.code, notation.media_type(), bytes),
+        Err(_) => json(status.code, value.to_string()),
+    };
     if let Some(seconds) = status.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -132,25 +114,4 @@ pub fn failure(status: &Status) -> Response<Body> {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wanted(accept: &str) -> Result<Wanted, Status> {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT, accept.parse().unwrap());
-        Wanted::from(&headers)
-    }
-
-    #[test]
-    fn the_accept_header_chooses_the_shape() {
-        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(wanted(kubectl).unwrap().shape, Shape::Table);
-        assert_eq!(wanted("application/vnd.kubernetes.protobuf,application/json").unwrap().shape, Shape::Object);
-        assert!(wanted("application/yaml").unwrap().yaml);
-        assert_eq!(wanted("text/html").unwrap_err().code, 406);
-        assert_eq!(wanted("*/*").unwrap().shape, Shape::Object);
-    }
 }

@@ -1,6 +1,6 @@
 //! The API's own types, read once from the fact table into one arena.
 
-use crate::node::{Field, Kind, ListType, Node, NodeId, Patch, Presence, Schema};
+use crate::node::{Field, Kind, ListType, Node, NodeId, Patch, Presence, Schema, Tags};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -28,6 +28,16 @@ pub fn is_top_level(type_name: &str) -> bool {
     matches!(&schema.root().kind, Kind::Object { fields, .. } if top_level(type_name, fields))
 }
 
+/// The nodes of all built-in types.
+pub(crate) fn arena() -> &'static [Node] {
+    &table().arena
+}
+
+/// The root of each built-in type.
+pub(crate) fn types() -> &'static BTreeMap<&'static str, NodeId> {
+    &table().types
+}
+
 struct Table {
     arena: Arc<Vec<Node>>,
     types: BTreeMap<&'static str, NodeId>,
@@ -41,6 +51,7 @@ fn table() -> &'static Table {
 struct Row {
     type_name: &'static str,
     field: &'static str,
+    tags: Tags,
     shape: &'static str,
     required: bool,
     merge_type: &'static str,
@@ -53,11 +64,13 @@ fn rows() -> impl Iterator<Item = Row> {
         let mut cells = line.split('\t');
         let type_name = cells.next()?;
         let field = cells.next()?;
-        let shape = cells.nth(1)?;
+        let tags = tags(cells.next()?);
+        let shape = cells.next()?;
         let required = cells.next()?;
         let row = Row {
             type_name,
             field,
+            tags,
             shape,
             required: required == "required",
             merge_type: cells.next().unwrap_or_default(),
@@ -65,15 +78,6 @@ fn rows() -> impl Iterator<Item = Row> {
             default: cells.next().unwrap_or_default(),
         };
         (required != "protobuf only").then_some(row)
-    })
-}
-
-/// Every field that travels in protobuf: its type, name, tags (`2.4` is field 4 of the message in field 2) and shape.
-pub(crate) fn tagged_fields() -> impl Iterator<Item = (&'static str, &'static str, &'static str, &'static str)> {
-    TYPES.lines().skip(1).filter_map(|line| {
-        let mut cells = line.split('\t');
-        let (type_name, field, tags, shape) = (cells.next()?, cells.next()?, cells.next()?, cells.next()?);
-        (!tags.is_empty() && cells.next()? != "protobuf only").then_some((type_name, field, tags, shape))
     })
 }
 
@@ -108,18 +112,20 @@ impl Builder {
             let node = self.field_node(&row);
             let presence = match presence.get(&(row.type_name, row.field)) {
                 Some(presence) => *presence,
-                None if row.shape == "meta.v1.ObjectMeta" => Presence::AlwaysObject,
+                None if matches!(row.shape, "meta.v1.ObjectMeta" | "meta.v1.ListMeta") => Presence::AlwaysObject,
                 None => Presence::OmittedWhenZero,
             };
             if let Some(fields) = fields.get_mut(row.type_name) {
-                fields.insert(row.field.into(), Field { node, required: row.required, presence });
+                fields.insert(row.field.into(), Field { node, required: row.required, presence, tags: row.tags });
             }
         }
         let text = self.shape("string");
         for (type_name, mut fields) in fields {
             if top_level(type_name, &fields) {
                 for name in ["apiVersion", "kind"] {
-                    let field = Field { node: text, required: false, presence: Presence::OmittedWhenZero };
+                    // In protobuf they stand in the envelope.
+                    let presence = Presence::OmittedWhenZero;
+                    let field = Field { node: text, required: false, presence, tags: Tags::NONE };
                     fields.entry(name.into()).or_insert(field);
                 }
             }
@@ -227,11 +233,21 @@ fn presences() -> BTreeMap<(&'static str, &'static str), Presence> {
             "always" => Presence::AlwaysObject,
             "given" => Presence::AsGiven,
             "written" => Presence::AlwaysWritten,
+            "null" => Presence::NullWhenAbsent,
             _ => Presence::OmittedWhenZero,
         };
         Some((key, presence))
     });
     lines.collect()
+}
+
+/// `2.4` is field 4 of the message in field 2.
+fn tags(cell: &str) -> Tags {
+    let mut tags = Tags::NONE;
+    for (place, tag) in tags.0.iter_mut().zip(cell.split('.')) {
+        *place = tag.parse().unwrap_or_default();
+    }
+    tags
 }
 
 fn patch(cell: &str) -> Patch {

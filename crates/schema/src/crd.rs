@@ -2,7 +2,7 @@
 
 mod rules;
 
-use crate::node::{Field, Kind, ListType, Node, NodeId, Presence, Schema};
+use crate::node::{Field, Kind, ListType, Node, NodeId, Presence, Schema, Tags};
 use pintle_meta::field::{Error, Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -169,7 +169,10 @@ impl Compiler {
         let mut fields = BTreeMap::new();
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let node = self.structural(property, &path.child("properties").key(name), depth + 1, false);
-            fields.insert(name.as_str().into(), Field { node, required: false, presence: Presence::AsGiven });
+            fields.insert(
+                name.as_str().into(),
+                Field { node, required: false, presence: Presence::AsGiven, tags: Tags::NONE },
+            );
         }
         let additional = match schema.get("additionalProperties") {
             Some(Value::Bool(true)) => Some(self.push(Node::new(Kind::Any))),
@@ -228,12 +231,12 @@ impl Compiler {
         let Kind::Object { fields, additional } = &self.arena[id.0 as usize].kind else { return };
         let (mut fields, additional) = (BTreeMap::clone(fields), *additional);
         for name in ["apiVersion", "kind"] {
-            let field = Field { node: text, required: !is_root, presence: Presence::AsGiven };
+            let field = Field { node: text, required: !is_root, presence: Presence::AsGiven, tags: Tags::NONE };
             fields.entry(name.into()).or_insert(field);
         }
         let declared = fields.get("metadata").map(|field| field.node);
         if let Some(metadata) = self.import_metadata(declared) {
-            let field = Field { node: metadata, required: false, presence: Presence::AsGiven };
+            let field = Field { node: metadata, required: false, presence: Presence::AsGiven, tags: Tags::NONE };
             fields.insert("metadata".into(), field);
         }
         self.arena[id.0 as usize].kind = Kind::Object { fields: Arc::new(fields), additional };

@@ -262,6 +262,7 @@ fn said_by_silence(schema: &Schema, field: &Field, depth: usize) -> Option<Value
             node if matches!(node.kind, Kind::Object { .. }) => Some(Value::Null),
             node => Some(zero(node)),
         },
+        Presence::NullWhenAbsent => Some(Value::Null),
         Presence::AsGiven | Presence::OmittedWhenZero => None,
     }
 }

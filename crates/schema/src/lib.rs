@@ -6,7 +6,8 @@
 //!
 //! - the model: [`node`] (what a schema says), [`builtin`] (the fact table of the API's own types),
 //!   [`crd`] (compiled from a CustomResourceDefinition), [`scalar`] (times, base64, their errors)
-//! - a body comes in: [`protobuf`] (bytes to JSON), [`decode`] (built-in types, as the API's strict decoder), [`prune`] and [`default`]
+//! - notations: [`protobuf`] (both ways between its messages and JSON)
+//! - a body comes in: [`decode`] (built-in types, as the API's strict decoder), [`prune`] and [`default`]
 //!   (custom types), [`strict`] (what both found unknown or twice), [`validate`] with [`mod@format`] (custom types)
 //! - a patch comes in: [`patch`] (its errors), [`json_patch`], [`merge_patch`], [`strategic`] with `order`
 //! - what changed: [`diff`]; who owns which field: [`fieldset`] with [`element`] (sets of paths), [`typed`] (compare, merge and remove by
@@ -19,10 +20,11 @@ pub mod crd;
 pub mod node;
 pub mod scalar;
 
+pub mod protobuf;
+
 pub mod decode;
 pub mod default;
 pub mod format;
-pub mod protobuf;
 pub mod prune;
 pub mod strict;
 pub mod validate;

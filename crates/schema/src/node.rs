@@ -148,6 +148,23 @@ pub struct Field {
     pub required: bool,
     /// How the API writes the field when nothing was said.
     pub presence: Presence,
+    /// Where the field travels in protobuf.
+    pub tags: Tags,
+}
+
+/// The number of a field in its protobuf message; with more than one, field 4 of the message in field 2 is `[2, 4, 0]`.
+/// Custom types have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tags(pub(crate) [u16; 3]);
+
+impl Tags {
+    pub const NONE: Tags = Tags([0; 3]);
+
+    /// The numbers on the way to the field, outermost first.
+    pub(crate) fn path(&self) -> &[u16] {
+        let length = self.0.iter().take_while(|tag| **tag != 0).count();
+        &self.0[..length]
+    }
 }
 
 /// How a field behaves at its zero value, which is a fact of each field and not of its shape.
@@ -158,8 +175,10 @@ pub enum Presence {
     OmittedWhenZero,
     /// Kept as given, zero or not, and left out when not given.
     AsGiven,
-    /// Written even when nothing was given, as its zero value or `null`.
+    /// Written even when nothing was given, as its zero value; a list or map as `null`.
     AlwaysWritten,
+    /// Written even when nothing was given, as `null`: a pointer.
+    NullWhenAbsent,
     /// A struct that always stands there, if only as `{}`.
     AlwaysObject,
 }

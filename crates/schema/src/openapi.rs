@@ -180,7 +180,7 @@ fn zero_default(field: &Field, node: &Node) -> Option<Value> {
     match field.presence {
         Presence::AlwaysObject => Some(json!({})),
         Presence::AlwaysWritten => zero_scalar(node),
-        Presence::AsGiven | Presence::OmittedWhenZero => None,
+        Presence::AsGiven | Presence::NullWhenAbsent | Presence::OmittedWhenZero => None,
     }
 }
 

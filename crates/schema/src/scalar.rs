@@ -20,6 +20,11 @@ pub fn unix_seconds(text: &str) -> Option<i64> {
     parse_time(text).map(|parts| parts.seconds)
 }
 
+/// Seconds since 1970 of an RFC 3339 time, and the nanoseconds after them.
+pub(crate) fn unix_time(text: &str) -> Option<(i64, u32)> {
+    parse_time(text).map(|parts| (parts.seconds, parts.nanos))
+}
+
 /// A moment as the API writes it; nothing outside the years that a calendar has.
 pub fn time_from_unix(seconds: i64, nanos: i64, micro: bool) -> Option<String> {
     const FIRST: i64 = -62_135_596_800;

@@ -14,6 +14,8 @@ pub struct Answer {
     pub code: u16,
     pub headers: HeaderMap,
     pub body: Value,
+    /// The body as it came.
+    pub bytes: Bytes,
 }
 
 impl Answer {
@@ -68,6 +70,7 @@ impl Cluster {
             code: head.status.as_u16(),
             headers: head.headers,
             body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()),
+            bytes,
         }
     }
 }

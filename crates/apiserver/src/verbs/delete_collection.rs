@@ -30,6 +30,6 @@ pub async fn delete_collection(
         }
     }
     let metadata = json!({"resourceVersion": listed.revision.to_string()});
-    let bytes = list::encode(server, resource, list::Form::Objects, &listed.entries, &metadata);
+    let bytes = list::encode(server, resource, list::Form::Objects, &listed.entries, &metadata)?;
     Ok(response::object(200, call.wanted()?, bytes))
 }

@@ -4,10 +4,11 @@ use crate::ApiServer;
 use crate::body::Body;
 use crate::call::Call;
 use crate::catalogue::Resource;
-use crate::codec::{self, ListWriter};
+use crate::codec;
+use crate::notation::{Items, List, ListWriter, Notation};
 use crate::registry::{reach, read_error, selected};
 use crate::request::{ListOptions, ReadAt};
-use crate::response::{self, Shape};
+use crate::response::{self, Shape, Wanted};
 use crate::table::{self, Rows};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -48,10 +49,10 @@ pub async fn list(server: &ApiServer, call: &Call) -> Result<Response<Body>, Sta
         Shape::PartialMetadata => Form::Metadata,
         _ => Form::Objects,
     };
-    Ok(match wanted.yaml {
-        true => response::object(200, wanted, encode(server, resource, form, &listed.entries, &metadata)),
-        false => stream(server, resource, form, listed.entries, &metadata),
-    })
+    match wanted.notation {
+        Notation::Json => stream(server, resource, form, listed.entries, &metadata, wanted),
+        _ => whole(server, resource, form, listed.entries, &metadata, wanted).await,
+    }
 }
 
 /// What a list shows of its objects.
@@ -65,14 +66,43 @@ pub enum Form {
 /// A list's bytes are handed on in pieces of about this size, so that a long one is never in memory twice.
 const PIECE: usize = 128 * 1024;
 
-/// The list in one piece.
-pub fn encode(server: &ApiServer, resource: &Resource, form: Form, entries: &[Arc<Entry>], metadata: &Value) -> Bytes {
+/// The list as JSON, in one piece.
+pub fn encode(
+    server: &ApiServer,
+    resource: &Resource,
+    form: Form,
+    entries: &[Arc<Entry>],
+    metadata: &Value,
+) -> Result<Bytes, Status> {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
-    let mut writer = form.writer(resource, metadata, size);
+    let mut writer = form.writer(Notation::Json, resource, metadata, size)?;
     for entry in entries {
-        form.write(&mut writer, server, resource, entry);
+        form.write(&mut writer, server, resource, entry)?;
     }
-    writer.finish()
+    Ok(writer.finish()?.concat().into())
+}
+
+/// A list of which all must be there before the first byte is sent. Other requests have their turn in between.
+async fn whole(
+    server: &ApiServer,
+    resource: &Resource,
+    form: Form,
+    entries: Vec<Arc<Entry>>,
+    metadata: &Value,
+    wanted: Wanted,
+) -> Result<Response<Body>, Status> {
+    let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
+    let mut writer = form.writer(wanted.notation, resource, metadata, size)?;
+    let mut since_yield = 0;
+    for entry in entries {
+        form.write(&mut writer, server, resource, &entry)?;
+        since_yield += entry.value.len();
+        if since_yield >= PIECE {
+            since_yield = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(response::pieces(200, wanted, writer.finish()?))
 }
 
 /// The list as an answer: a short one whole, a long one piece by piece as the client takes it.
@@ -82,44 +112,65 @@ fn stream(
     form: Form,
     entries: Vec<Arc<Entry>>,
     metadata: &Value,
-) -> Response<Body> {
+    wanted: Wanted,
+) -> Result<Response<Body>, Status> {
     let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
     if size <= PIECE {
-        return response::json(200, encode(server, resource, form, &entries, metadata));
+        return Ok(response::json(200, encode(server, resource, form, &entries, metadata)?));
     }
     let (server, resource) = (server.clone(), resource.clone());
-    let start = Some((form.writer(&resource, metadata, PIECE), entries.into_iter()));
+    let start = Some((form.writer(wanted.notation, &resource, metadata, PIECE)?, entries.into_iter()));
     let pieces = futures::stream::unfold(start, move |state| {
-        let next = state.map(|(mut writer, mut entries)| {
+        let next = state.and_then(|(mut writer, mut entries)| {
             for entry in entries.by_ref() {
-                form.write(&mut writer, &server, &resource, &entry);
-                if writer.len() >= PIECE {
-                    return (writer.take(PIECE), Some((writer, entries)));
+                form.write(&mut writer, &server, &resource, &entry).ok()?;
+                if let Some(piece) = writer.take(PIECE) {
+                    return Some((piece, Some((writer, entries))));
                 }
             }
-            (writer.finish(), None)
+            Some((writer.finish().ok()?.concat().into(), None))
         });
         std::future::ready(next)
     });
-    let mut answer = response::json(200, Bytes::new());
-    *answer.body_mut() = Body::Stream(Box::pin(pieces));
-    answer
+    Ok(response::streamed(200, wanted, pieces))
 }
 
 impl Form {
-    fn writer(self, resource: &Resource, metadata: &Value, capacity: usize) -> ListWriter {
-        match self {
+    fn writer(
+        self,
+        notation: Notation,
+        resource: &Resource,
+        metadata: &Value,
+        capacity: usize,
+    ) -> Result<ListWriter, Status> {
+        let (kind, api_version) = match self {
+            Form::Objects => (resource.list_kind.as_str(), resource.api_version()),
+            Form::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
+            Form::Table(_) => ("Table", "meta.k8s.io/v1".to_owned()),
+        };
+        let columns;
+        let items = match self {
             Form::Objects => {
                 // Items of built-in kinds are shown without their kind and version, as Kubernetes shows them.
                 let cut = if resource.custom { 0 } else { codec::head(&resource.kind, &resource.api_version()).len() };
-                ListWriter::new(&resource.list_kind, &resource.api_version(), metadata, cut, capacity)
+                Items::Objects { type_name: resource.type_name(), cut }
             }
-            Form::Metadata => ListWriter::new("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, 0, capacity),
-            Form::Table(rows) => ListWriter::table(&rows.columns(resource).into(), metadata, capacity),
-        }
+            Form::Metadata => Items::Objects { type_name: "meta.v1.PartialObjectMetadata", cut: 0 },
+            Form::Table(rows) => {
+                columns = rows.columns(resource).into();
+                Items::Rows { columns: &columns }
+            }
+        };
+        ListWriter::new(notation, &List { kind, api_version: &api_version, metadata, items }, capacity)
     }
 
-    fn write(self, writer: &mut ListWriter, server: &ApiServer, resource: &Resource, entry: &Arc<Entry>) {
+    fn write(
+        self,
+        writer: &mut ListWriter,
+        server: &ApiServer,
+        resource: &Resource,
+        entry: &Arc<Entry>,
+    ) -> Result<(), Status> {
         match self {
             Form::Objects => writer.item(&server.registry.bytes_in(resource, entry)),
             // Metadata is the same in every version.

@@ -5,6 +5,7 @@ use crate::ApiServer;
 use crate::body::Body;
 use crate::call::Call;
 use crate::catalogue::Resource;
+use crate::notation::{EVENT_BYTES, Notation};
 use crate::registry::{reach, selected};
 use crate::request::{ListOptions, Query};
 use crate::response::{self, Shape};
@@ -21,8 +22,6 @@ use tokio::time::Instant;
 
 /// A watch without a timeout ends between this and twice this, so that not all clients come back at once.
 const SHORTEST_DEFAULT: u64 = 1800;
-/// What a line has around its object, at most.
-const LINE: usize = 40;
 /// Initial objects are sent in pieces of about this many bytes.
 const PIECE: usize = 64 * 1024;
 
@@ -57,6 +56,7 @@ pub async fn watch(server: &ApiServer, call: &Call) -> Result<Response<Body>, St
         server: server.clone(),
         resource: resource.clone(),
         shape: wanted.shape,
+        notation: wanted.notation,
         query: call.query.clone(),
         plain: wanted.shape == Shape::Object && resource.api_version() == resource.stored_api_version,
         columns_sent: false,
@@ -73,13 +73,11 @@ pub async fn watch(server: &ApiServer, call: &Call) -> Result<Response<Body>, St
         next_bookmark: Instant::now() + server.pace.bookmarks,
         over: false,
     };
-    let body = Body::Stream(Box::pin(stream::unfold(feed, |mut feed| async move {
+    let events = stream::unfold(feed, |mut feed| async move {
         let bytes = feed.next().await?;
         Some((bytes, feed))
-    })));
-    let mut answer = response::json(200, Bytes::new());
-    *answer.body_mut() = body;
-    Ok(answer)
+    });
+    response::watch(wanted.notation, events)
 }
 
 struct Feed {
@@ -123,7 +121,7 @@ impl Feed {
                     Ok(events) => {
                         let mut out = BytesMut::new();
                         if self.writer.plain && self.options.labels.is_everything() && self.options.fields.is_everything() {
-                            out.reserve(events.iter().map(|e| e.entry.value.len() + LINE).sum());
+                            out.reserve(events.iter().map(|e| e.entry.value.len() + EVENT_BYTES).sum());
                         }
                         for event in &events {
                             self.writer.event(&mut out, event, &self.options);
@@ -168,7 +166,7 @@ impl Feed {
 
     fn fail(&mut self, status: &Status) -> Bytes {
         self.over = true;
-        line("ERROR", status.to_value().to_string().as_bytes())
+        self.writer.notation.watch_event("ERROR", status.to_value().to_string().as_bytes())
     }
 }
 
@@ -179,11 +177,12 @@ fn expired(error: &ReadError, asked: u64) -> Status {
     }
 }
 
-/// Turns events into lines.
+/// Turns events into what the client reads.
 struct Writer {
     server: ApiServer,
     resource: Arc<Resource>,
     shape: Shape,
+    notation: Notation,
     query: Query,
     /// The stored bytes are what the client wants.
     plain: bool,
@@ -224,9 +223,9 @@ impl Writer {
 
     fn put(&mut self, out: &mut BytesMut, kind: &str, entry: &Entry) {
         if self.plain && !self.resource.may_lack_defaults(entry.mod_revision) {
-            write_line(out, kind, &entry.value);
+            self.notation.put_watch_event(out, kind, &entry.value);
         } else if self.shape == Shape::PartialMetadata {
-            write_line(out, kind, &table::partial_bytes(&entry.value));
+            self.notation.put_watch_event(out, kind, &table::partial_bytes(&entry.value));
         } else {
             self.put_value(out, kind, codec::decode(&entry.value));
         }
@@ -247,7 +246,7 @@ impl Writer {
             Shape::PartialMetadata => table::partial(&value).to_string().into(),
             _ => crate::registry::shown(&value),
         };
-        write_line(out, kind, &shown);
+        self.notation.put_watch_event(out, kind, &shown);
     }
 
     /// Written by hand: every quiet watch gets one again and again. No name of a kind or version needs quoting.
@@ -265,21 +264,6 @@ impl Writer {
             ),
             _ => format!(r#"{head}"metadata":{{{ends}"creationTimestamp":null,"resourceVersion":"{revision}"}}}}"#),
         };
-        line("BOOKMARK", object.as_bytes())
+        self.notation.watch_event("BOOKMARK", object.as_bytes())
     }
-}
-
-fn line(kind: &str, object: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(object.len() + 40);
-    write_line(&mut out, kind, object);
-    out.freeze()
-}
-
-fn write_line(out: &mut BytesMut, kind: &str, object: &[u8]) {
-    out.reserve(object.len() + LINE);
-    out.put_slice(b"{\"type\":\"");
-    out.put_slice(kind.as_bytes());
-    out.put_slice(b"\",\"object\":");
-    out.put_slice(object);
-    out.put_slice(b"}\n");
 }

@@ -1,7 +1,7 @@
 //! The value rules of a custom type: what stands next to its shape, and what may stand in `not` and `anyOf`.
 
 use super::{Compiler, DEEPEST};
-use crate::node::{Field, Kind, Node, NodeId, Presence, Rules};
+use crate::node::{Field, Kind, Node, NodeId, Presence, Rules, Tags};
 use pintle_meta::field::{Error, Path};
 use regex::RegexBuilder;
 use serde_json::Value;
@@ -79,7 +79,10 @@ impl Compiler {
         let mut fields = BTreeMap::new();
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let node = self.value_only(property, &path.child("properties").key(name), depth + 1);
-            fields.insert(name.as_str().into(), Field { node, required: false, presence: Presence::AsGiven });
+            fields.insert(
+                name.as_str().into(),
+                Field { node, required: false, presence: Presence::AsGiven, tags: Tags::NONE },
+            );
         }
         let kind = match schema.get("items") {
             Some(items) => Kind::List { items: self.value_only(items, &path.child("items"), depth + 1) },
