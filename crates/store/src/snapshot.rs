@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet, Vector};
 
+use crate::interest::Interest;
 use crate::watch::{Batch, Event, EventKind};
 use crate::{Entry, Options, Page, Range, ReadError, Revision};
 
@@ -110,11 +111,11 @@ impl Snapshot {
         due.filter_map(|(_, key)| self.entries.get(key))
     }
 
-    /// The events under a prefix after a revision, from the history.
-    pub(crate) fn batch(&self, prefix: &str, after: Revision, room: usize) -> Result<Batch, ReadError> {
+    /// The events that concern an interest after a revision, from the history.
+    pub(crate) fn batch(&self, interest: &Interest, after: Revision, room: usize) -> Result<Batch, ReadError> {
         self.check(after)?;
         let pending = self.history.skip(self.first_after(after));
-        let matching = pending.iter().map(|kept| &kept.event).filter(|event| event.entry.key.starts_with(prefix));
+        let matching = pending.iter().map(|kept| &kept.event).filter(|event| interest.concerns(event));
         Ok(Batch::collect(matching, room))
     }
 

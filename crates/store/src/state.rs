@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::failpoint::{Failpoint, Failpoints, Undisturbed};
+use crate::interest::Interest;
 use crate::snapshot::Snapshot;
 use crate::stage::Stage;
 use crate::topics::{Topic, Topics};
@@ -91,11 +92,12 @@ impl State {
         Stage::new(tip, self.options)
     }
 
-    /// Makes a stage visible and wakes whom it concerns.
-    pub(crate) fn publish(&self, stage: Stage) {
+    /// Makes a stage visible. Its watchers are woken when the result is dropped: an engine answers its writers first,
+    /// so that they do not wait while a thousand watchers are woken.
+    pub(crate) fn publish(&self, stage: Stage) -> Published {
         let (mut snapshot, events) = stage.into_parts();
         if snapshot.revision() == self.revision() {
-            return;
+            return Published::default();
         }
         let mut publishing = self.publishing();
         snapshot.compact(publishing.keep_after);
@@ -106,8 +108,7 @@ impl State {
         let before = self.published.swap(Arc::new(snapshot));
         drop(publishing);
         let _ = self.failpoints.reached(Failpoint::WatchVisible);
-        touched.iter().for_each(|topic| topic.wake());
-        drop(before);
+        Published { touched, before: Some(before) }
     }
 
     /// Starts over from a state whose history is not known: watchers that have not seen all of it are
@@ -119,7 +120,7 @@ impl State {
         publishing.topics.wake_all();
     }
 
-    pub(crate) fn watch(self: &Arc<Self>, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
+    pub(crate) fn watch(self: &Arc<Self>, interest: &Interest, after: Revision) -> Result<Watch, ReadError> {
         let mut publishing = self.publishing();
         // Looked at under the lock: a topic made here misses nothing that is published next.
         let snapshot = self.snapshot();
@@ -127,7 +128,7 @@ impl State {
         if let Some(reason) = self.closed() {
             return Err(ReadError::Stopped { reason });
         }
-        let topic = publishing.topics.join(prefix, snapshot.revision());
+        let topic = publishing.topics.join(interest, snapshot.revision());
         Ok(Watch::new(Arc::clone(self), topic, after))
     }
 
@@ -182,6 +183,22 @@ impl State {
 
     fn publishing(&self) -> MutexGuard<'_, Publishing> {
         self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is left to do for a stage that readers see: its watchers are woken when this is dropped.
+#[derive(Debug, Default)]
+#[must_use = "watchers are woken when it is dropped; answer the writers first"]
+pub(crate) struct Published {
+    touched: Vec<Arc<Topic>>,
+    /// What only the snapshot before held is freed last, when nobody waits for it.
+    before: Option<Arc<Snapshot>>,
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.touched.iter().for_each(|topic| topic.wake());
+        self.before = None;
     }
 }
 

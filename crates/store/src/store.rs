@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{CommitError, Committed, Entry, Page, Range, ReadError, Revision, Txn, Watch};
+use crate::{CommitError, Committed, Entry, Interest, Page, Range, ReadError, Revision, Txn, Watch};
 
 /// A map from key to versioned bytes.
 #[async_trait]
@@ -31,7 +31,12 @@ pub trait Store: Send + Sync + 'static {
     async fn commit(&self, txn: Txn) -> Result<Committed, CommitError>;
 
     /// The changes under a prefix with a revision greater than `after`.
-    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, ReadError>;
+    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
+        self.subscribe(&Interest::prefix(prefix), after)
+    }
+
+    /// The changes that concern an interest with a revision greater than `after`.
+    fn subscribe(&self, interest: &Interest, after: Revision) -> Result<Watch, ReadError>;
 
     /// Deletes the keys whose time is at or before `now_ms`, each at a revision of its own, and says
     /// how many. The caller's clock drives expiry: the store asks nobody for the time.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::{
-    CommitError, Durability, EventKind, Expect, FileStore, MemoryStore, Options, Range, ReadError, Splice, Store, Txn,
+    CommitError, Durability, EventKind, Expect, FileStore, Index, Interest, MemoryStore, Options, Range, ReadError,
+    Splice, Store, Txn,
 };
 
 mod memory {
@@ -66,8 +67,13 @@ async fn a_fork_and_its_origin_do_not_see_each_other() {
 #[tokio::test]
 async fn watchers_that_leave_leave_nothing_behind() {
     let store = MemoryStore::new();
-    let watches: Vec<_> = (0..1000).map(|n| store.watch(["/a/", "/b", ""][n % 3], 1).expect("now")).collect();
-    assert_eq!(store.topic_count(), 3);
+    let index = Index::new("length", |entry| if entry.value.len() > 1 { "long" } else { "short" });
+    let indexed = |value: &str| Interest::Indexed { prefix: "/a/".into(), index: index.clone(), value: value.into() };
+    let prefixes = ["/a/", "/b", ""].map(Interest::prefix);
+    let interests: Vec<_> =
+        prefixes.into_iter().chain([Interest::Key("/a/b".into()), indexed("x"), indexed("y")]).collect();
+    let watches: Vec<_> = (0..1000).map(|n| store.subscribe(&interests[n % 6], 1).expect("now")).collect();
+    assert_eq!(store.topic_count(), 6);
     drop(watches);
     assert_eq!(store.topic_count(), 0);
     store.commit(Txn::new().put("/a/b", Splice::plain("x"))).await.expect("runs");
