@@ -21,6 +21,7 @@
 //! - [`entry`]: one version of one key, and the hole its revision is written into
 //! - `stage`: transactions applied to a copy of the newest snapshot, not yet visible
 //! - `snapshot`: the immutable state, its history, and reads at older revisions
+//! - `pins`: the states that lists by pages are reading
 //! - `state`: what every engine shares; publishes stages and tells watchers
 //! - [`interest`]: what a watch is about: a prefix, a key, a value in an index that the watcher brings
 //! - `topics`: watchers grouped by interest
@@ -39,6 +40,7 @@ pub mod txn;
 pub mod entry;
 mod stage;
 
+mod pins;
 mod snapshot;
 mod state;
 

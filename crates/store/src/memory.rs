@@ -44,6 +44,11 @@ impl MemoryStore {
     }
 
     #[cfg(test)]
+    pub(crate) fn pin_count(&self) -> usize {
+        self.state.pin_count()
+    }
+
+    #[cfg(test)]
     pub(crate) fn topic_count(&self) -> usize {
         self.state.topic_count()
     }

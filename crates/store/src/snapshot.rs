@@ -69,7 +69,12 @@ impl Snapshot {
 
     /// The same keys; the history is let go.
     pub(crate) fn without_history(&self) -> Self {
-        Self { history: Vector::new(), dropped: 0, oldest: self.revision, ..self.clone() }
+        Self { history: Vector::new(), dropped: self.cost(), oldest: self.revision, ..self.clone() }
+    }
+
+    /// What all events up to here have cost, those that were dropped too.
+    pub(crate) fn cost(&self) -> usize {
+        self.history.back().map_or(self.dropped, |kept| kept.cost)
     }
 
     /// The entries whose keys come after `key`, in order.
@@ -148,7 +153,7 @@ impl Snapshot {
                 self.entries.remove(key);
             }
         }
-        let cost = self.history.back().map_or(self.dropped, |kept| kept.cost) + cost(event);
+        let cost = self.cost() + cost(event);
         self.history.push_back(Kept { event: Arc::clone(event), cost });
         while self.history.len() > options.history_events || cost - self.dropped > options.history_bytes {
             let Some(oldest) = self.history.pop_front() else { break };

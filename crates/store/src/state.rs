@@ -7,6 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use crate::failpoint::{Failpoint, Failpoints, Undisturbed};
 use crate::interest::Interest;
+use crate::pins::Pins;
 use crate::snapshot::Snapshot;
 use crate::stage::Stage;
 use crate::topics::{Topic, Topics};
@@ -22,8 +23,9 @@ pub(crate) struct State {
     options: Options,
     published: ArcSwap<Snapshot>,
     /// Held while `published` is replaced. Lock order: an engine's own lock, then this, then a
-    /// topic's ring.
+    /// topic's ring or the pins.
     publishing: Mutex<Publishing>,
+    pins: Pins,
     stopped: OnceLock<String>,
     closed: AtomicBool,
     failpoints: Arc<dyn Failpoints>,
@@ -43,6 +45,7 @@ impl State {
             options,
             published: ArcSwap::from_pointee(snapshot),
             publishing: Mutex::default(),
+            pins: Pins::new(options.pinned_bytes),
             stopped: OnceLock::new(),
             closed: AtomicBool::new(false),
             failpoints: Arc::new(Undisturbed),
@@ -77,8 +80,17 @@ impl State {
     }
 
     pub(crate) fn range(&self, range: &Range) -> Result<Page, ReadError> {
+        if let Some(pinned) = range.at.and_then(|at| self.pins.get(at)) {
+            return pinned.page(range);
+        }
         // A full load: a long list would otherwise hold one of the thread's few cheap guards.
-        self.published.load_full().page(range)
+        let snapshot = self.published.load_full();
+        let page = snapshot.page(range)?;
+        if page.remaining > 0 && page.revision == snapshot.revision() {
+            // For the pages that follow.
+            self.pins.add(&snapshot);
+        }
+        Ok(page)
     }
 
     /// Begins a group of transactions on the newest snapshot. An engine has one stage at a time.
@@ -105,6 +117,7 @@ impl State {
         let touched = publishing.topics.deliver(&events);
         let _ = self.failpoints.reached(Failpoint::WatchDelivered);
         publishing.sweep(snapshot.oldest(), SWEEP);
+        self.pins.trim(&snapshot);
         let before = self.published.swap(Arc::new(snapshot));
         drop(publishing);
         let _ = self.failpoints.reached(Failpoint::WatchVisible);
@@ -116,6 +129,7 @@ impl State {
     pub(crate) fn replace(&self, snapshot: Snapshot) {
         let publishing = self.publishing();
         publishing.topics.restart(snapshot.revision());
+        self.pins.forget(snapshot.revision());
         self.published.store(Arc::new(snapshot));
         publishing.topics.wake_all();
     }
@@ -142,6 +156,7 @@ impl State {
         snapshot.compact(keep_after);
         publishing.keep_after = publishing.keep_after.max(snapshot.oldest());
         publishing.sweep(snapshot.oldest(), 0);
+        self.pins.forget(keep_after.min(snapshot.revision()));
         let before = self.published.swap(Arc::new(snapshot));
         drop(publishing);
         // What only the old one held is freed here, where no writer waits for it.
@@ -174,6 +189,11 @@ impl State {
     /// `health` as a commit reports it.
     pub(crate) fn check_running(&self) -> Result<(), CommitError> {
         self.health().map_err(|reason| CommitError::Stopped { reason })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pin_count(&self) -> usize {
+        self.pins.len()
     }
 
     #[cfg(test)]
