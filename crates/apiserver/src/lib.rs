@@ -9,6 +9,7 @@
 //! - [`request`], [`body`]: what is asked; [`parse`]: JSON and YAML texts as values
 //! - [`authn`], [`authz`]: who asks, and whether they may
 //! - [`exchange`], [`verbs`], [`subresources`]: one file a verb
+//! - [`watches`]: what one pump rendered, many watchers read
 //! - [`nodes`]: the way to the nodes, for what they answer
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
@@ -52,6 +53,7 @@ pub mod strategy;
 pub mod subresources;
 pub mod table;
 pub mod verbs;
+pub mod watches;
 
 use admission::Admission;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -100,6 +102,7 @@ pub struct Inner {
     pub authorizer: Arc<Authorizer>,
     pub custom: CustomResources,
     pub metrics: serve::metrics::Metrics,
+    pub watches: watches::Pumps,
     pub pace: Pace,
     address: OnceLock<String>,
     nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
@@ -144,6 +147,7 @@ impl ApiServer {
                 own_loops: std::sync::atomic::AtomicBool::new(true),
             },
             metrics: serve::metrics::Metrics::default(),
+            watches: watches::Pumps::default(),
             pace,
             address: OnceLock::new(),
             nodes: ArcSwapOption::empty(),
