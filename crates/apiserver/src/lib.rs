@@ -10,6 +10,7 @@
 //! - [`authn`], [`authz`]: who asks, and whether they may
 //! - [`call`], [`notes`]: the request, described once, and what is learned on its way
 //! - [`verb`], [`verbs`], [`subresources`]: one file a verb
+//! - [`watches`]: what one pump rendered, many watchers read
 //! - [`nodes`]: the way to the nodes, for what they answer
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
@@ -58,6 +59,7 @@ pub mod subresources;
 pub mod table;
 pub mod verb;
 pub mod verbs;
+pub mod watches;
 
 use admission::Admission;
 use arc_swap::ArcSwapOption;
@@ -104,6 +106,7 @@ pub struct Inner {
     pub tokens: Tokens,
     pub authorizer: Arc<Authorizer>,
     pub metrics: serve::metrics::Metrics,
+    pub watches: watches::Pumps,
     pub pace: Pace,
     address: OnceLock<String>,
     nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
@@ -147,6 +150,7 @@ impl ApiServer {
                 own_loops: std::sync::atomic::AtomicBool::new(true),
             },
             metrics: serve::metrics::Metrics::default(),
+            watches: watches::Pumps::default(),
             pace,
             address: OnceLock::new(),
             nodes: ArcSwapOption::empty(),

@@ -128,6 +128,11 @@ pub trait Strategy: Send + Sync + 'static {
         &[]
     }
 
+    /// Those of them by which objects are watched so often that the store finds the watchers by their value.
+    fn indexed_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The value of one of them.
     fn selectable_field(&self, object: &Value, field: &str) -> String {
         let path: Vec<&str> = field.split('.').collect();
