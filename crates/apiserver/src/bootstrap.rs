@@ -1,11 +1,13 @@
 //! What a new cluster starts with: namespaces, roles, priority classes, the server's own Service.
 
 use crate::ApiServer;
-use crate::authn::User;
 use crate::authz::bootstrap as roles;
+use crate::call::Call;
 use crate::catalogue::Resource;
 use crate::codec;
-use crate::registry::{Change, Origin, Write};
+use crate::notes::Notes;
+use crate::registry::Change;
+use crate::verb::Verb;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use pintle_meta::network::KUBERNETES_ADDRESS;
@@ -30,18 +32,9 @@ pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
 
 /// Tells everybody how the cluster is reached and which authority to trust: the ConfigMap `cluster-info` of `kube-public`.
 pub async fn publish(server: &ApiServer, url: &str, ca_pem: &str) -> Result<(), Status> {
-    let catalogue = server.registry.catalogue.load_full();
+    let catalogue = server.registry.catalogue.latest();
     let Some(resource) = catalogue.get("", "v1", "configmaps") else { return Err(Status::no_such_resource()) };
-    let user = User::internal("system:apiserver");
-    let write = Write {
-        resource,
-        namespace: "kube-public",
-        subresource: "",
-        user: &user,
-        manager: "apiserver",
-        dry_run: false,
-        origin: Origin::own("update"),
-    };
+    let call = Call::own(Verb::Update, resource, "kube-public", "cluster-info", "apiserver");
     let config = json!({
         "apiVersion": "v1", "kind": "Config",
         "clusters": [{"name": "", "cluster": {"server": url, "certificate-authority-data": BASE64_STANDARD.encode(ca_pem)}}],
@@ -53,7 +46,8 @@ pub async fn publish(server: &ApiServer, url: &str, ca_pem: &str) -> Result<(), 
         object::set(&mut map, &["data", "kubeconfig"], config.clone());
         Ok(Change::new(map))
     };
-    server.registry.update(&write, "cluster-info", &mut Vec::new(), change).await.map(|_| ())
+    server.registry.update(&call, &Notes::new(), change).await?;
+    Ok(())
 }
 
 /// False if somebody else wrote one of them in between.
@@ -104,7 +98,7 @@ fn first_objects() -> Vec<Value> {
 
 async fn add(server: &ApiServer, txn: &mut Txn, mut value: Value) -> Result<(), Status> {
     let registry = &server.registry;
-    let catalogue = registry.catalogue.load_full();
+    let catalogue = registry.catalogue.latest();
     let api_version = object::text(&value, &["apiVersion"]).to_owned();
     let (group, version) = pintle_meta::names::split_api_version(&api_version);
     let kind = object::kind(&value).to_owned();
@@ -114,12 +108,8 @@ async fn add(server: &ApiServer, txn: &mut Txn, mut value: Value) -> Result<(), 
     if registry.store.get(&key).await.map_err(crate::registry::read_error)?.is_some() {
         return Ok(());
     }
-    let user = User::internal("system:apiserver");
-    let origin = Origin::own("create");
-    let write =
-        Write { resource, namespace: "", subresource: "", user: &user, manager: "apiserver", dry_run: false, origin };
     resource.default(&mut value)?;
-    registry.dress_new(&write, &mut value);
+    registry.dress_new(resource, &mut value);
     txn.checks.push((key.clone(), Expect::Absent));
     txn.ops.push(Op::Put { key: key.clone(), value: codec::encode(&value), expires_at: None });
     for claim in resource.strategy.claims(&value) {

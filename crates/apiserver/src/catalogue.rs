@@ -1,12 +1,18 @@
 //! Every resource that is served, as data: built-in ones from the facts table, custom ones from their definitions.
 
+use crate::custom::names::{Conflict, Names, Taken};
+use crate::custom::{Definition, Identity, Source};
+use crate::follow::Followed;
+use crate::keys;
 use crate::resources;
 use crate::strategy::Strategy;
 use bytes::Bytes;
+use imbl::{OrdMap, OrdSet};
 use pintle_meta::names::{join_api_version, version_priority};
 use pintle_schema::Schema;
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use pintle_store::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// One resource of one version.
 pub struct Resource {
@@ -28,12 +34,16 @@ pub struct Resource {
     /// The version in which objects are kept; another one is converted on the way in and out.
     pub stored_api_version: String,
     pub custom: bool,
+    /// What every answer about it warns of.
+    pub deprecation: Option<String>,
+    /// Its definition is going: nothing new is created.
+    pub terminating: bool,
     /// When its definition was last written: objects from before may lack its defaults.
     defined_at: u64,
-    /// The schema of a custom kind has defaults.
-    defaults: bool,
     type_name: String,
     schema: OnceLock<Schema>,
+    /// Of a custom kind.
+    source: Option<Arc<Source>>,
 }
 
 pub struct Subresource {
@@ -51,12 +61,15 @@ impl Resource {
 
     /// Built when first needed: starting does not pay for kinds that nobody uses.
     pub fn schema(&self) -> &Schema {
+        if let Some(source) = &self.source {
+            return source.schema();
+        }
         self.schema.get_or_init(|| Schema::builtin(&self.type_name).unwrap_or_else(Schema::untyped))
     }
 
     /// An object that was written at this revision may lack what its definition fills in today.
     pub fn may_lack_defaults(&self, written_at: u64) -> bool {
-        self.defaults && written_at < self.defined_at
+        written_at < self.defined_at && self.schema().has_defaults()
     }
 
     /// The stored bytes are what clients of this version read.
@@ -76,11 +89,16 @@ impl Resource {
     }
 
     /// What is wrong with an object, by its types and by its kind.
-    pub fn check(&self, object: &serde_json::Value, errors: &mut pintle_meta::field::Errors) {
+    pub fn check(
+        &self,
+        object: &serde_json::Value,
+        old: Option<&serde_json::Value>,
+        errors: &mut pintle_meta::field::Errors,
+    ) {
         if !self.custom {
             resources::rules::check(self.schema(), object, errors);
         }
-        self.strategy.validate(object, errors);
+        self.strategy.validate(object, old, errors);
     }
 
     pub fn type_name(&self) -> &str {
@@ -97,6 +115,28 @@ impl Resource {
 
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
+    }
+
+    /// Fields that a write through this subresource (none: of the object itself) does not set, so that nobody comes to own
+    /// them through it.
+    pub fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
+        match subresource {
+            "status" => &[&["spec"]],
+            "" if self.has_status() && !self.strategy.creates_with_status() => &[&["status"]],
+            _ => &[],
+        }
+    }
+
+    /// The names that it holds in its group.
+    fn names(&self) -> Names {
+        Names {
+            plural: self.name.clone(),
+            singular: self.singular.clone(),
+            kind: self.kind.clone(),
+            list_kind: self.list_kind.clone(),
+            short_names: self.short_names.clone(),
+            categories: Vec::new(),
+        }
     }
 
     /// Objects are stored here; reviews and bindings are only answered.
@@ -117,49 +157,47 @@ impl Resource {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a custom resource is described by exactly these")]
-    pub fn custom(
-        group: &str,
-        version: &str,
-        names: CustomNames,
-        namespaced: bool,
-        storage_version: &str,
-        subresources: Vec<Subresource>,
-        schema: Schema,
-        strategy: Arc<dyn Strategy>,
-        defined_at: u64,
-    ) -> Self {
+    pub(crate) fn custom(custom: Custom<'_>) -> Self {
+        let Custom { group, version, names, .. } = custom;
         Resource {
-            prefix: format!("/registry/{group}/{}/", names.plural),
-            stored_api_version: join_api_version(group, storage_version),
+            prefix: keys::custom(group, &names.plural),
+            stored_api_version: join_api_version(group, custom.storage_version),
             group: group.to_owned(),
             version: version.to_owned(),
             name: names.plural,
             kind: names.kind,
             list_kind: names.list_kind,
             singular: names.singular,
-            namespaced,
+            namespaced: custom.namespaced,
             short_names: names.short_names,
             categories: names.categories,
             verbs: words("delete,deletecollection,get,list,patch,create,update,watch"),
-            subresources,
-            strategy,
+            subresources: custom.subresources,
+            strategy: custom.strategy,
             custom: true,
-            defined_at,
-            defaults: schema.has_defaults(),
+            deprecation: custom.deprecation,
+            terminating: custom.terminating,
+            defined_at: custom.defined_at,
             type_name: String::new(),
-            schema: OnceLock::from(schema),
+            schema: OnceLock::new(),
+            source: Some(custom.source),
         }
     }
 }
 
-pub struct CustomNames {
-    pub plural: String,
-    pub singular: String,
-    pub kind: String,
-    pub list_kind: String,
-    pub short_names: Vec<String>,
-    pub categories: Vec<String>,
+/// What a custom resource is described by.
+pub(crate) struct Custom<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) storage_version: &'a str,
+    pub(crate) names: Names,
+    pub(crate) namespaced: bool,
+    pub(crate) subresources: Vec<Subresource>,
+    pub(crate) strategy: Arc<dyn Strategy>,
+    pub(crate) source: Arc<Source>,
+    pub(crate) deprecation: Option<String>,
+    pub(crate) terminating: bool,
+    pub(crate) defined_at: u64,
 }
 
 /// A served group and its versions, in the order in which discovery shows them.
@@ -168,12 +206,132 @@ pub struct Group {
     pub versions: Vec<String>,
 }
 
-/// All that is served at one moment; replaced whole when a definition changes.
+/// All that is served at one moment. It changes by the definition that changed; what did not is shared.
+#[derive(Clone)]
 pub struct Catalogue {
-    by_path: BTreeMap<(String, String, String), Arc<Resource>>,
-    order: Vec<Arc<Resource>>,
+    builtin: Arc<Builtin>,
+    custom: OrdMap<Path, Arc<Resource>>,
+    definitions: OrdMap<String, Arc<Defined>>,
+    /// The names of the definitions of each group.
+    groups: OrdMap<String, OrdSet<String>>,
+    /// Groups in which names may have to be given out anew.
+    touched: BTreeSet<String>,
+    /// Definitions whose names others have.
+    conflicts: OrdMap<String, Arc<Conflict>>,
     /// The core group's and all other groups' discovery documents; clients ask again and again.
-    documents: [OnceLock<Document>; 2],
+    documents: Arc<[OnceLock<Document>; 2]>,
+}
+
+/// Group, version and resource, joined so that one look finds them.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Path(Box<str>);
+
+impl Path {
+    fn new(group: &str, version: &str, resource: &str) -> Self {
+        // None of them holds a slash.
+        Path(format!("{group}/{version}/{resource}").into())
+    }
+
+    fn of(resource: &Resource) -> Self {
+        Path::new(&resource.group, &resource.version, &resource.name)
+    }
+}
+
+struct Builtin {
+    by_path: BTreeMap<Path, Arc<Resource>>,
+    order: Vec<Arc<Resource>>,
+}
+
+/// A definition and what it serves.
+struct Defined {
+    identity: Identity,
+    group: String,
+    names: Names,
+    /// Who came first has the names.
+    created: u64,
+    resources: Vec<Arc<Resource>>,
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        static BUILTIN: LazyLock<Arc<Builtin>> = LazyLock::new(|| Arc::new(Builtin::read()));
+        Catalogue {
+            builtin: BUILTIN.clone(),
+            custom: OrdMap::new(),
+            definitions: OrdMap::new(),
+            groups: OrdMap::new(),
+            touched: BTreeSet::new(),
+            conflicts: OrdMap::new(),
+            documents: Arc::default(),
+        }
+    }
+}
+
+impl Builtin {
+    fn read() -> Self {
+        let order: Vec<Arc<Resource>> =
+            include_str!("../facts/resources.tsv").lines().skip(1).filter_map(builtin_resource).map(Arc::new).collect();
+        Builtin { by_path: order.iter().map(|resource| (Path::of(resource), resource.clone())).collect(), order }
+    }
+}
+
+impl Followed for Catalogue {
+    fn change(&mut self, key: &str, entry: Option<&Entry>) {
+        let Some(name) = keys::rest(key, keys::DEFINITIONS) else { return };
+        let definition = entry.and_then(|entry| Some((entry, Definition::read(entry)?)));
+        let identity = definition.as_ref().map(|(_, definition)| definition.identity());
+        if identity.is_some() && self.definitions.get(name).map(|defined| &defined.identity) == identity.as_ref() {
+            return;
+        }
+        if let Some(old) = self.definitions.remove(name) {
+            let mut members = self.groups.remove(&old.group).unwrap_or_default();
+            members.remove(name);
+            if !members.is_empty() {
+                self.groups.insert(old.group.clone(), members);
+            }
+            self.touched.insert(old.group.clone());
+            old.resources.iter().for_each(|resource| _ = self.custom.remove(&Path::of(resource)));
+            self.conflicts.remove(name);
+        }
+        let (Some((entry, definition)), Some(identity)) = (definition, identity) else { return };
+        let group = definition.group().to_owned();
+        self.groups.entry(group.clone()).or_default().insert(name.to_owned());
+        self.touched.insert(group.clone());
+        let (names, resources) = (definition.names().clone(), definition.served(entry));
+        let defined = Defined { identity, group, names, created: entry.create_revision, resources };
+        self.definitions.insert(name.to_owned(), Arc::new(defined));
+    }
+
+    /// Gives out the names of groups that changed: built-in kinds have theirs, then those whose names were accepted, then who
+    /// came first.
+    fn settle(&mut self) {
+        for group in std::mem::take(&mut self.touched) {
+            self.documents = Arc::default();
+            let mut taken = Taken::default();
+            for builtin in self.builtin.order.iter().filter(|resource| resource.group == group) {
+                taken.add(&builtin.names());
+            }
+            let members = self.groups.get(&group).into_iter().flatten();
+            let mut members: Vec<(String, Arc<Defined>)> =
+                members.filter_map(|name| Some((name.clone(), self.definitions.get(name)?.clone()))).collect();
+            members.sort_by_key(|(_, defined)| (!defined.identity.accepted, defined.created));
+            for (name, defined) in members {
+                let conflict = taken.conflict(&defined.names);
+                let served = defined.resources.iter().map(|resource| (Path::of(resource), resource));
+                match &conflict {
+                    None => self.custom.extend(served.map(|(path, resource)| (path, resource.clone()))),
+                    Some(_) => served.for_each(|(path, _)| _ = self.custom.remove(&path)),
+                }
+                match conflict {
+                    None => {
+                        taken.add(&defined.names);
+                        self.conflicts.remove(&name);
+                    }
+                    Some(conflict) => _ = self.conflicts.insert(name, Arc::new(conflict)),
+                }
+            }
+        }
+    }
 }
 
 /// A text that is served as it is, and the tag by which a client knows that it has not changed.
@@ -197,33 +355,25 @@ impl Catalogue {
         self.documents[usize::from(core)].get_or_init(|| Document::of(write()))
     }
 
-    pub fn builtin() -> Self {
-        let order: Vec<Arc<Resource>> =
-            include_str!("../facts/resources.tsv").lines().skip(1).filter_map(builtin_resource).map(Arc::new).collect();
-        Catalogue::of(order)
-    }
-
-    fn of(order: Vec<Arc<Resource>>) -> Self {
-        let by_path = order.iter().map(|r| ((r.group.clone(), r.version.clone(), r.name.clone()), r.clone())).collect();
-        Catalogue { by_path, order, documents: Default::default() }
-    }
-
-    /// The same with these custom resources in place of all earlier ones.
-    pub fn with_custom(&self, custom: Vec<Arc<Resource>>) -> Self {
-        let builtin = self.order.iter().filter(|r| !r.custom).cloned();
-        Catalogue::of(builtin.chain(custom).collect())
+    /// Which name of a definition another one has, if one has.
+    pub(crate) fn conflict(&self, definition: &str) -> Option<Arc<Conflict>> {
+        self.conflicts.get(definition).cloned()
     }
 
     pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Resource>> {
-        self.by_path.get(&(group.to_owned(), version.to_owned(), resource.to_owned()))
+        let path = Path::new(group, version, resource);
+        self.builtin.by_path.get(&path).or_else(|| self.custom.get(&path))
     }
 
-    pub fn resources(&self) -> &[Arc<Resource>] {
-        &self.order
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.builtin.order.iter().chain(self.custom.values())
     }
 
     pub fn of_group_version<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
-        self.order.iter().filter(move |r| r.group == group && r.version == version)
+        let start = Path::new(group, version, "");
+        let custom = self.custom.range(start..).map(|(_, resource)| resource);
+        let custom = custom.take_while(move |r| r.group == group && r.version == version);
+        self.builtin.order.iter().filter(move |r| r.group == group && r.version == version).chain(custom)
     }
 
     /// Built-in groups in upstream's order, then custom ones by name; the core group is left out.
@@ -241,10 +391,7 @@ impl Catalogue {
                 groups[at].versions.push(resource.version.clone());
             }
         };
-        self.order.iter().filter(|r| !r.custom).for_each(|r| add(r));
-        let mut custom: Vec<&Arc<Resource>> = self.order.iter().filter(|r| r.custom).collect();
-        custom.sort_by(|a, b| a.group.cmp(&b.group));
-        custom.into_iter().for_each(|r| add(r));
+        self.resources().for_each(|resource| add(resource));
         for group in &mut groups {
             group.versions.sort_by_key(|v| std::cmp::Reverse(version_priority(v)));
         }
@@ -266,7 +413,8 @@ fn builtin_resource(row: &str) -> Option<Resource> {
     if version.contains("alpha") || version.contains("beta") {
         return None;
     }
-    let (stored_api_version, stored_name) = resources::storage(group, version, name);
+
+    let strategy = resources::strategy(group, version, kind);
     Some(Resource {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -279,14 +427,16 @@ fn builtin_resource(row: &str) -> Option<Resource> {
         categories: words(categories),
         verbs: words(verbs),
         subresources: subresources.split(' ').filter_map(builtin_subresource).collect(),
-        strategy: resources::strategy(group, version, kind),
-        prefix: format!("/registry/{stored_name}/"),
-        stored_api_version,
+        deprecation: strategy.deprecation().map(str::to_owned),
+        strategy,
+        prefix: keys::builtin(group, name),
+        stored_api_version: resources::stored_api_version(group, version, name),
         custom: false,
+        terminating: false,
         defined_at: 0,
-        defaults: false,
         type_name: type_name(group, version, kind),
         schema: OnceLock::new(),
+        source: None,
     })
 }
 
@@ -324,7 +474,7 @@ mod tests {
 
     #[test]
     fn every_built_in_kind_has_a_schema() {
-        for resource in Catalogue::builtin().resources() {
+        for resource in Catalogue::default().resources() {
             assert!(Schema::builtin(resource.type_name()).is_some(), "{}", resource.type_name());
         }
     }

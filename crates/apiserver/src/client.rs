@@ -8,20 +8,21 @@ use futures::future::BoxFuture;
 use http::Response;
 use http_body_util::BodyExt;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower::Service;
 
 impl ApiServer {
     /// A client that acts as `user`. Requests are handled on the caller's task.
     pub fn client(&self, user: User) -> kube::Client {
-        kube::Client::new(InProcess { server: self.clone(), user }, "default")
+        kube::Client::new(InProcess { server: self.clone(), user: Arc::new(user) }, "default")
     }
 }
 
 #[derive(Clone)]
 struct InProcess {
     server: ApiServer,
-    user: User,
+    user: Arc<User>,
 }
 
 impl Service<http::Request<kube::client::Body>> for InProcess {

@@ -1,99 +1,187 @@
 //! Custom resources: definitions become served resources, through the same registry as everything else.
 //!
 //! The catalogue follows the stored definitions before each request, so a resource is there as soon as its definition
-//! is. A loop of the server's own writes what became of a definition into its status and, when one is deleted,
-//! removes its objects first.
+//! is. Of a definition only its names are read then; its schemas are compiled when somebody first uses them. A loop of the
+//! server's own writes what became of a definition into its status and, when one is deleted, removes its objects first.
 
 mod kind;
 mod lifecycle;
+pub(crate) mod names;
 
 pub use lifecycle::{CLEANUP, run};
 
-use crate::catalogue::{CustomNames, Resource, Subresource};
-use crate::codec;
-use crate::follow::Follower;
-use crate::registry::Registry;
+use crate::catalogue::{Custom, Resource, Subresource};
+use bytes::Bytes;
 use kind::CustomKind;
+use names::Names;
 use pintle_meta::{field, object};
 use pintle_schema::Schema;
-use pintle_store::{Range, Store};
+use pintle_store::Entry;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-pub const PREFIX: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
-
-pub struct CustomResources {
-    follower: Follower,
+/// What is read of a definition when it changes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Definition {
+    metadata: Metadata,
+    spec: Spec,
+    #[serde(default)]
+    status: DefinitionStatus,
 }
 
-impl CustomResources {
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        CustomResources { follower: Follower::new(store, &[PREFIX]) }
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DefinitionStatus {
+    accepted_names: Names,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: String,
+    #[serde(default)]
+    generation: i64,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    group: String,
+    scope: String,
+    names: Names,
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    name: String,
+    #[serde(default)]
+    served: bool,
+    #[serde(default)]
+    storage: bool,
+    #[serde(default)]
+    subresources: Subresources,
+    #[serde(default)]
+    deprecated: bool,
+    deprecation_warning: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Subresources {
+    status: Option<IgnoredAny>,
+    scale: Option<IgnoredAny>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    uid: String,
+    generation: i64,
+    terminating: bool,
+    /// Its names were accepted: they are its own from now on.
+    pub(crate) accepted: bool,
+}
+
+/// A definition as it is stored, and the version of it that a resource serves.
+pub(crate) struct Source {
+    stored: Bytes,
+    version: String,
+    parts: OnceLock<(Value, Schema)>,
+}
+
+impl Source {
+    /// The version's own part of the definition, and its schema.
+    fn parts(&self) -> &(Value, Schema) {
+        self.parts.get_or_init(|| {
+            let mut definition = crate::codec::decode(&self.stored);
+            let preserves = object::flag(&definition, &["spec", "preserveUnknownFields"]);
+            let versions = object::at_mut(&mut definition, &["spec", "versions"]).and_then(Value::as_array_mut);
+            let own = versions.and_then(|all| all.iter_mut().find(|v| object::text(v, &["name"]) == self.version));
+            let mut version = own.map(Value::take).unwrap_or_default();
+            let schema =
+                object::at_mut(&mut version, &["schema", "openAPIV3Schema"]).map(Value::take).unwrap_or_default();
+            // Checked when the definition was written.
+            let schema =
+                Schema::from_crd(&schema, preserves, &field::Path::root()).unwrap_or_else(|_| Schema::untyped());
+            (version, schema)
+        })
     }
 
-    /// Brings the catalogue up to date with the stored definitions.
-    pub async fn follow(&self, registry: &Registry) {
-        self.follower.follow(|| rebuild(registry)).await;
+    /// The schema as it was written, for OpenAPI: read when asked for, because it is large and seldom asked for.
+    fn open_api(&self) -> Value {
+        let definition = crate::codec::decode(&self.stored);
+        let versions = object::list(&definition, &["spec", "versions"]).iter();
+        let mut own = versions.filter(|v| object::text(v, &["name"]) == self.version);
+        own.next().and_then(|version| object::at(version, &["schema", "openAPIV3Schema"]).cloned()).unwrap_or_default()
+    }
+
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.parts().1
     }
 }
 
-async fn rebuild(registry: &Registry) {
-    let Ok(page) = registry.store.range(Range::prefix(PREFIX).cached()).await else { return };
-    let mut resources = Vec::new();
-    for entry in &page.entries {
-        let definition = codec::decode(&entry.value);
-        if lifecycle::names_are_free(registry, &definition) {
-            resources.extend(served(&definition, entry.mod_revision).into_iter().map(Arc::new));
+impl Definition {
+    pub(crate) fn read(entry: &Entry) -> Option<Self> {
+        serde_json::from_slice(&entry.value).ok()
+    }
+
+    /// Which definition this is: the same as long as nothing but its status and metadata changes.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            uid: self.metadata.uid.clone(),
+            generation: self.metadata.generation,
+            terminating: self.metadata.deletion_timestamp.is_some(),
+            accepted: self.status.accepted_names == self.spec.names,
         }
     }
-    let catalogue = registry.catalogue.load().with_custom(resources);
-    registry.catalogue.store(Arc::new(catalogue));
-}
 
-/// The resources that a definition serves, one a version.
-fn served(definition: &Value, defined_at: u64) -> Vec<Resource> {
-    let versions = object::list(definition, &["spec", "versions"]);
-    let storage =
-        versions.iter().find(|v| object::flag(v, &["storage"])).map(|v| object::text(v, &["name"])).unwrap_or_default();
-    let served = versions.iter().filter(|v| object::flag(v, &["served"]));
-    served.filter_map(|v| resource(definition, v, storage, defined_at)).collect()
-}
+    pub(crate) fn group(&self) -> &str {
+        &self.spec.group
+    }
 
-fn resource(definition: &Value, version: &Value, storage: &str, defined_at: u64) -> Option<Resource> {
-    let text = |path: &[&str]| object::text(definition, path);
-    let words =
-        |path: &[&str]| object::list(definition, path).iter().filter_map(|w| w.as_str().map(str::to_owned)).collect();
-    let given = object::at(version, &["schema", "openAPIV3Schema"])?;
-    let preserves = object::flag(definition, &["spec", "preserveUnknownFields"]);
-    // Checked when the definition was written; what does not compile is not served.
-    let schema = Schema::from_crd(given, preserves, &field::Path::root()).ok()?;
-    let kind = text(&["spec", "names", "kind"]);
-    let mut subresources = Vec::new();
-    if object::at(version, &["subresources", "status"]).is_some() {
-        subresources.push(subresource("status", kind, None));
+    pub(crate) fn names(&self) -> &Names {
+        &self.spec.names
     }
-    if object::at(version, &["subresources", "scale"]).is_some() {
-        subresources.push(subresource("scale", "Scale", Some(("autoscaling".into(), "v1".into()))));
+
+    /// The resources that a definition serves, one a version.
+    pub(crate) fn served(&self, entry: &Entry) -> Vec<Arc<Resource>> {
+        let storage = self.spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);
+        let served = self.spec.versions.iter().filter(|version| version.served);
+        served.map(|version| Arc::new(self.resource(version, storage, entry))).collect()
     }
-    let names = CustomNames {
-        plural: text(&["spec", "names", "plural"]).to_owned(),
-        singular: text(&["spec", "names", "singular"]).to_owned(),
-        kind: kind.to_owned(),
-        list_kind: text(&["spec", "names", "listKind"]).to_owned(),
-        short_names: words(&["spec", "names", "shortNames"]),
-        categories: words(&["spec", "names", "categories"]),
-    };
-    Some(Resource::custom(
-        text(&["spec", "group"]),
-        object::text(version, &["name"]),
-        names,
-        text(&["spec", "scope"]) == "Namespaced",
-        storage,
-        subresources,
-        schema.clone(),
-        Arc::new(CustomKind::new(version, schema)),
-        defined_at,
-    ))
+
+    fn resource(&self, version: &Version, storage: &str, entry: &Entry) -> Resource {
+        let kind = &self.spec.names.kind;
+        let mut subresources = Vec::new();
+        if version.subresources.status.is_some() {
+            subresources.push(subresource("status", kind, None));
+        }
+        if version.subresources.scale.is_some() {
+            subresources.push(subresource("scale", "Scale", Some(("autoscaling".into(), "v1".into()))));
+        }
+        let source =
+            Arc::new(Source { stored: entry.value.clone(), version: version.name.clone(), parts: OnceLock::new() });
+        Resource::custom(Custom {
+            group: &self.spec.group,
+            version: &version.name,
+            storage_version: storage,
+            names: self.spec.names.clone(),
+            namespaced: self.spec.scope == "Namespaced",
+            subresources,
+            deprecation: version.deprecated.then(|| {
+                let plain = || format!("{}/{} {kind} is deprecated", self.spec.group, version.name);
+                version.deprecation_warning.clone().unwrap_or_else(plain)
+            }),
+            terminating: self.metadata.deletion_timestamp.is_some(),
+            strategy: Arc::new(CustomKind::new(source.clone())),
+            source,
+            defined_at: entry.mod_revision,
+        })
+    }
 }
 
 fn subresource(name: &str, kind: &str, group_version: Option<(String, String)>) -> Subresource {

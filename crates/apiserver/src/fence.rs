@@ -10,11 +10,12 @@
 //!   under the first check only. A Lease that ran out but that nobody else has taken still counts.
 
 use crate::ApiServer;
-use crate::authn::User;
-use crate::authz::Attributes;
+use crate::call::Call;
 use crate::codec;
+use crate::notes::Notes;
 use crate::registry::{Registry, read_error};
-use http::HeaderMap;
+use crate::request::ResourcePath;
+use crate::verb::Verb;
 use pintle_meta::{Status, object};
 use pintle_store::{CommitError, Committed, Expect, Op, Revision, Txn};
 use std::sync::Arc;
@@ -34,33 +35,29 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Reads the header of a request that changes something, and checks it.
-    pub async fn check(
-        server: &ApiServer,
-        user: &User,
-        verb: &str,
-        headers: &HeaderMap,
-    ) -> Result<Option<Fence>, Status> {
-        let Some(value) = headers.get(HEADER) else { return Ok(None) };
-        if !matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection") {
-            return Ok(None);
-        }
-        let text = value.to_str().unwrap_or_default();
-        let fence = Fence::parse(text).ok_or_else(|| {
-            Status::bad_request(format!("the header Pintle-Fence is {text:?}, not NAMESPACE/LEASE:TERM[@IDENTITY]"))
-        })?;
+    /// Checks the header of a call that changes something.
+    pub async fn check(server: &ApiServer, call: &Call) -> Result<(), Status> {
+        let Some(fence) = Fence::of(call)? else { return Ok(()) };
         // The answer tells who holds the Lease.
-        let attributes = Attributes {
-            verb: "get",
-            group: GROUP,
-            resource: "leases",
-            namespace: &fence.namespace,
-            name: &fence.lease,
-            ..Attributes::default()
+        let path = ResourcePath {
+            group: GROUP.to_owned(),
+            resource: "leases".to_owned(),
+            namespace: fence.namespace.clone(),
+            name: fence.lease.clone(),
+            ..ResourcePath::default()
         };
-        server.authorizer.authorize(user, &attributes).await?;
+        server.authorizer.authorize(&Call::asks(call.user.clone(), Verb::Get, path), &Notes::new()).await?;
         fence.read(&server.registry).await?;
-        Ok(Some(fence))
+        Ok(())
+    }
+
+    /// The fence under which a call writes, if it names one.
+    pub fn of(call: &Call) -> Result<Option<Fence>, Status> {
+        let Some(value) = call.headers.get(HEADER).filter(|_| call.verb.is_mutating()) else { return Ok(None) };
+        let text = value.to_str().unwrap_or_default();
+        let unreadable =
+            || Status::bad_request(format!("the header Pintle-Fence is {text:?}, not NAMESPACE/LEASE:TERM[@IDENTITY]"));
+        Fence::parse(text).map(Some).ok_or_else(unreadable)
     }
 
     fn parse(text: &str) -> Option<Fence> {
@@ -77,7 +74,7 @@ impl Fence {
 
     /// The Lease's key and revision, if it is still the writer's.
     async fn read(&self, registry: &Registry) -> Result<(Arc<str>, Revision), Status> {
-        let catalogue = registry.catalogue.load();
+        let catalogue = registry.catalogue.latest();
         let resource = catalogue.get(GROUP, "v1", "leases").ok_or_else(Status::no_such_resource)?;
         let key: Arc<str> = resource.key(&self.namespace, &self.lease).into();
         drop(catalogue);

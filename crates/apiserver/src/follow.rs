@@ -1,61 +1,111 @@
 //! State derived from stored objects, brought up to date before it is used and never later.
 //!
-//! Rules of access and definitions of resources are read on every request but change rarely. A follower watches
-//! their keys; whoever is about to use the state asks it first whether something changed. So a role that was bound
+//! Rules of access, definitions of resources and the graph of nodes are read on every request but change rarely. A follower
+//! watches their keys; whoever is about to use the state asks it first whether something changed. So a role that was bound
 //! a moment ago counts for the next request; one that was bound through another server on the same store counts as
 //! soon as this one has seen it.
+//!
+//! A change costs what the one object costs. The state is copied first, so it is made of maps that share what did not change.
 
+use arc_swap::ArcSwap;
 use futures::FutureExt;
-use pintle_store::{Revision, Store, Watch};
+use pintle_store::{Entry, EventKind, Range, ReadError, Store, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Mutex;
 
-pub struct Follower {
+/// What is derived.
+pub trait Followed: Clone + Default + Send + Sync {
+    /// An object is now this one, or gone.
+    fn change(&mut self, key: &str, entry: Option<&Entry>);
+
+    /// All changes of a batch were told.
+    fn settle(&mut self) {}
+}
+
+pub struct Follower<S> {
     store: Arc<dyn Store>,
     prefixes: &'static [&'static str],
     /// The store's revision when nothing was pending; the fast path compares only this.
     settled: AtomicU64,
     watches: Mutex<Vec<Watch>>,
+    state: ArcSwap<S>,
 }
 
-impl Follower {
+impl<S: Followed> Follower<S> {
     pub fn new(store: Arc<dyn Store>, prefixes: &'static [&'static str]) -> Self {
-        Follower { store, prefixes, settled: AtomicU64::new(0), watches: Mutex::new(Vec::new()) }
+        Follower {
+            store,
+            prefixes,
+            settled: AtomicU64::new(0),
+            watches: Mutex::default(),
+            state: ArcSwap::from_pointee(S::default()),
+        }
     }
 
-    /// Runs `rebuild` if anything under the prefixes changed since the last time. Others wait for it.
-    pub async fn follow<F: Future<Output = ()>>(&self, rebuild: impl FnOnce() -> F) {
-        if self.settled.load(Ordering::Acquire) == self.store.revision() {
-            return;
+    /// The state as it is now.
+    pub async fn current(&self) -> Arc<S> {
+        if self.settled.load(Ordering::Acquire) != self.store.revision() {
+            self.follow().await;
         }
+        self.state.load_full()
+    }
+
+    /// The state as it was when somebody last asked for it.
+    pub fn latest(&self) -> Arc<S> {
+        self.state.load_full()
+    }
+
+    async fn follow(&self) {
         let mut watches = self.watches.lock().await;
         let now = self.store.revision();
         if self.settled.load(Ordering::Acquire) == now {
             return;
         }
-        if self.drain(&mut watches, now) {
-            rebuild().await;
+        let mut next = None;
+        if watches.is_empty() || self.drain(&mut watches, &mut next).is_err() {
+            watches.clear();
+            match self.reload(&mut watches).await {
+                Ok(state) => next = Some(state),
+                // The state stays what it was, and the next request tries again.
+                Err(error) => {
+                    tracing::warn!(%error, prefixes = ?self.prefixes, "stored objects cannot be read");
+                    return;
+                }
+            }
+        }
+        if let Some(mut state) = next {
+            state.settle();
+            self.state.store(Arc::new(state));
         }
         self.settled.store(now, Ordering::Release);
     }
 
-    /// Takes all that is pending; true when there was something, or when the watches had to be opened anew.
-    fn drain(&self, watches: &mut Vec<Watch>, now: Revision) -> bool {
-        let mut changed = watches.is_empty();
-        for watch in watches.iter_mut() {
-            while let Some(next) = watch.next().now_or_never() {
-                changed = true;
-                if next.is_err() {
-                    break;
+    /// Takes all that is pending.
+    fn drain(&self, watches: &mut [Watch], next: &mut Option<S>) -> Result<(), ReadError> {
+        for watch in watches {
+            while let Some(events) = watch.next().now_or_never() {
+                let state = next.get_or_insert_with(|| S::clone(&self.state.load()));
+                for event in events? {
+                    let entry = Some(&*event.entry).filter(|_| event.kind == EventKind::Put);
+                    state.change(&event.entry.key, entry);
                 }
             }
         }
-        if changed {
-            // Opened at the revision that the rebuild reads at or before: nothing falls between.
-            watches.clear();
-            watches.extend(self.prefixes.iter().filter_map(|p| self.store.watch(p, now).ok()));
+        Ok(())
+    }
+
+    /// Reads everything. The watches are opened before: what changes in between is told again.
+    async fn reload(&self, watches: &mut Vec<Watch>) -> Result<S, ReadError> {
+        let after = self.store.revision();
+        for prefix in self.prefixes {
+            watches.push(self.store.watch(prefix, after)?);
         }
-        changed
+        let mut state = S::default();
+        for prefix in self.prefixes {
+            let page = self.store.range(Range::prefix(*prefix).cached()).await?;
+            page.entries.iter().for_each(|entry| state.change(&entry.key, Some(entry)));
+        }
+        Ok(state)
     }
 }

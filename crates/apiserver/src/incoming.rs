@@ -1,6 +1,7 @@
 //! A body on its way in: read, recognised, checked against its schema, completed, and turned into the stored version.
 
 use crate::catalogue::Resource;
+use crate::notes::Notes;
 use crate::parse::{self, Duplicates, Parsed};
 use crate::request::Query;
 use http::HeaderMap;
@@ -136,7 +137,7 @@ pub fn accept(
     resource: &Resource,
     parsed: Parsed<'_>,
     validation: FieldValidation,
-    warnings: &mut Vec<String>,
+    notes: &Notes,
 ) -> Result<Value, Status> {
     let Parsed { mut value, duplicates, text } = parsed;
     check_kind(resource, &mut value)?;
@@ -154,7 +155,7 @@ pub fn accept(
         Doubts::of_typed(duplicates, decoded.unknown, text)
     };
     resource.default(&mut value)?;
-    remark(resource, doubts, validation, warnings)?;
+    remark(resource, doubts, validation, notes)?;
     Ok(value)
 }
 
@@ -206,17 +207,12 @@ fn check_nesting(value: &Value) -> Result<(), Status> {
 }
 
 /// Says what was odd about a body, or refuses it for that.
-fn remark(
-    resource: &Resource,
-    doubts: Doubts,
-    validation: FieldValidation,
-    warnings: &mut Vec<String>,
-) -> Result<(), Status> {
+fn remark(resource: &Resource, doubts: Doubts, validation: FieldValidation, notes: &Notes) -> Result<(), Status> {
     match validation {
         _ if doubts.errors.is_empty() => Ok(()),
         FieldValidation::Ignore => Ok(()),
         FieldValidation::Warn => {
-            warnings.extend(doubts.warnings);
+            notes.warn_all(doubts.warnings);
             Ok(())
         }
         FieldValidation::Strict => {
@@ -236,7 +232,7 @@ pub fn accept_partial(
     resource: &Resource,
     parsed: Parsed<'_>,
     validation: FieldValidation,
-    warnings: &mut Vec<String>,
+    notes: &Notes,
 ) -> Result<Value, Status> {
     let Parsed { mut value, duplicates, .. } = parsed;
     check_kind(resource, &mut value)?;
@@ -248,7 +244,7 @@ pub fn accept_partial(
                 "error strict decoding YAML: error converting YAML to JSON: {all}"
             )));
         }
-        FieldValidation::Warn => warnings.extend(doubts.warnings),
+        FieldValidation::Warn => notes.warn_all(doubts.warnings),
         _ => {}
     }
     Ok(value)
@@ -256,7 +252,7 @@ pub fn accept_partial(
 
 /// Completes a merged object as if it had come in whole.
 pub fn complete(resource: &Resource, value: Value) -> Result<Value, Status> {
-    accept(resource, Parsed::sound(value), FieldValidation::Ignore, &mut Vec::new())
+    accept(resource, Parsed::sound(value), FieldValidation::Ignore, &Notes::new())
 }
 
 /// A body may leave out its kind and version; if it names them they must be the path's.

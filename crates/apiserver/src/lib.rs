@@ -8,7 +8,9 @@
 //! - [`chain`]: the order of all filters
 //! - [`request`], [`body`]: what is asked; [`parse`]: JSON and YAML texts as values
 //! - [`authn`], [`authz`]: who asks, and whether they may
-//! - [`exchange`], [`verbs`], [`subresources`]: one file a verb
+//! - [`call`], [`notes`]: the request, described once, and what is learned on its way
+//! - [`verb`], [`verbs`], [`subresources`]: one file a verb
+//! - [`watches`]: what one pump rendered, many watchers read
 //! - [`nodes`]: the way to the nodes, for what they answer
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
@@ -19,7 +21,7 @@
 //! - [`codec`]: objects as bytes; [`table`], [`jsonpath`]: what is shown of them; [`notation`]: JSON, YAML, protobuf;
 //!   [`response`]: answers
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
-//! - [`follow`]: state derived from stored objects
+//! - [`keys`]: where objects are kept; [`follow`]: state derived from stored objects
 //! - [`pki`], [`bootstrap`]: what a new cluster starts with
 
 pub mod admission;
@@ -27,22 +29,24 @@ pub mod authn;
 pub mod authz;
 pub mod body;
 pub mod bootstrap;
+pub mod call;
 pub mod catalogue;
 pub mod causes;
 pub mod chain;
 pub mod client;
 pub mod codec;
 pub mod custom;
-pub mod exchange;
 pub mod fence;
 pub mod follow;
 pub mod incoming;
 pub mod jsonpath;
+pub mod keys;
 pub mod listener;
 pub mod manifest;
 pub mod no_effect;
 pub mod nodes;
 pub mod notation;
+pub mod notes;
 pub mod parse;
 pub mod pki;
 pub mod registry;
@@ -53,16 +57,17 @@ pub mod serve;
 pub mod strategy;
 pub mod subresources;
 pub mod table;
+pub mod verb;
 pub mod verbs;
+pub mod watches;
 
 use admission::Admission;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use authn::Tokens;
 use authn::keys::{KeyError, SigningKey};
 use authz::Authorizer;
-use catalogue::Catalogue;
 use causes::Causes;
-use custom::CustomResources;
+use follow::Follower;
 use pintle_meta::{Clock, Random};
 use pintle_store::Store;
 use registry::Registry;
@@ -100,8 +105,8 @@ pub struct Inner {
     pub registry: Registry,
     pub tokens: Tokens,
     pub authorizer: Arc<Authorizer>,
-    pub custom: CustomResources,
     pub metrics: serve::metrics::Metrics,
+    pub watches: watches::Pumps,
     pub pace: Pace,
     address: OnceLock<String>,
     nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
@@ -131,21 +136,21 @@ impl ApiServer {
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { store, clock, random, token_key, pace } = parts;
         let signing_key = SigningKey::new(&token_key.private_pem, &token_key.public_pem)?;
-        let authorizer = Arc::new(Authorizer::new(store.clone()));
+        let authorizer = Arc::new(Authorizer::new(&store));
         let server = ApiServer(Arc::new(Inner {
             tokens: Tokens::new(store.clone(), clock.clone(), signing_key),
             authorizer: authorizer.clone(),
-            custom: CustomResources::new(store.clone()),
             registry: Registry {
+                catalogue: Follower::new(store.clone(), &[keys::DEFINITIONS]),
                 store,
                 clock,
                 random,
-                catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
-                admission: Admission { authorizer },
+                admission: Admission::new(authorizer),
                 causes: Causes::default(),
                 own_loops: std::sync::atomic::AtomicBool::new(true),
             },
             metrics: serve::metrics::Metrics::default(),
+            watches: watches::Pumps::default(),
             pace,
             address: OnceLock::new(),
             nodes: ArcSwapOption::empty(),

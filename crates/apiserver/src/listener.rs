@@ -6,6 +6,7 @@
 pub mod connections;
 
 use crate::ApiServer;
+use crate::authn::certificate;
 use crate::body::{Body, Payload};
 use crate::request::{Peer, Request};
 use connections::{Connection, Connections};
@@ -99,7 +100,7 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream,
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let peer = certificate.map_or(Peer::Unknown, |der| Peer::Certificate(der.to_vec()));
+    let peer = certificate::peer(certificate.map(|der| &**der));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         speak_http2(server, stream, peer, place).await;
     } else {

@@ -2,22 +2,23 @@
 
 use crate::catalogue::Catalogue;
 use crate::incoming::{self, FieldValidation};
+use crate::notes::Notes;
 use crate::parse;
 use pintle_meta::{Status, object};
 use serde_json::Value;
 
 /// From YAML or JSON. The error names what is wrong.
 pub fn pod(text: &str) -> Result<Value, String> {
-    let catalogue = Catalogue::builtin();
+    let catalogue = Catalogue::default();
     let resource = catalogue.get("", "v1", "pods").ok_or("Pods are not served")?;
     let parsed = parse::yaml(text.as_bytes())?;
     if !parsed.value.is_object() {
         return Err("it is not an object".to_owned());
     }
     let said = |status: Status| status.message;
-    let mut pod = incoming::accept(resource, parsed, FieldValidation::Ignore, &mut Vec::new()).map_err(said)?;
+    let mut pod = incoming::accept(resource, parsed, FieldValidation::Ignore, &Notes::new()).map_err(said)?;
     let mut errors = Vec::new();
-    resource.check(&pod, &mut errors);
+    resource.check(&pod, None, &mut errors);
     match errors.is_empty() {
         true => {
             object::remove(&mut pod, &["status"]);

@@ -238,9 +238,9 @@ mod tests {
 
     #[test]
     fn every_row_names_a_kind_that_is_served() {
-        let catalogue = Catalogue::builtin();
+        let catalogue = Catalogue::default();
         for row in TABLE {
-            let served = catalogue.resources().iter().any(|r| r.group == row.group && r.name == row.resource);
+            let served = catalogue.resources().any(|r| r.group == row.group && r.name == row.resource);
             assert!(served, "{}/{}", row.group, row.resource);
         }
     }
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn only_what_has_no_effect_is_warned_of() {
-        let catalogue = Catalogue::builtin();
+        let catalogue = Catalogue::default();
         let count = |group: &str, resource: &str, object: Value, user: &str, own_loops: bool| {
             let resource = catalogue.get(group, "v1", resource).expect("it is served");
             warnings(resource, &object, &User::new(user, &[]), own_loops).len()

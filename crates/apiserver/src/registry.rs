@@ -1,74 +1,41 @@
-//! Any kind, through one path: what happens between a decoded request and the store's commit.
-//!
-//! A write is a read, a change and a compare-and-set: when somebody else wrote in between, a change that does not
-//! name a resourceVersion is made again on the newer object; one that does is answered with a conflict.
+//! Any kind, through one path: what happens between a decoded request and the store's commit. `pipeline` has the order.
 
-mod create;
+mod commit;
 mod delete;
+mod draft;
+mod error;
 mod metadata;
-mod update;
+mod pipeline;
+mod steps;
 
 pub use delete::DeleteOptions;
+pub use draft::{Change, Part, Shown};
+pub use error::Error;
 pub use metadata::validate_labels;
-pub use update::Change;
 
 use crate::admission::Admission;
-use crate::authn::User;
 use crate::catalogue::{Catalogue, Resource};
 use crate::causes::Causes;
 use crate::codec;
-use crate::fence::Fence;
-use crate::no_effect;
-use arc_swap::ArcSwap;
+use crate::follow::Follower;
 use bytes::Bytes;
-use http::HeaderValue;
 use pintle_meta::labels::{FieldSelector, Selector};
-use pintle_meta::names::join_api_version;
 use pintle_meta::{Clock, Random, Status, object};
-use pintle_schema::apply::{Manager, Operation};
-use pintle_store::{CommitError, Committed, Durability, Entry, ReadError, Store, Txn};
+use pintle_store::{Entry, ReadError, Store};
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 pub struct Registry {
     pub store: Arc<dyn Store>,
     pub clock: Clock,
     pub random: Random,
-    pub catalogue: ArcSwap<Catalogue>,
+    pub catalogue: Follower<Catalogue>,
     pub admission: Admission,
     /// Why each write of late happened.
     pub causes: Causes,
     /// The loops of this program run. Where others do, this server does not know what is acted on.
     pub own_loops: AtomicBool,
-}
-
-/// The circumstances of a write.
-pub struct Write<'a> {
-    pub resource: &'a Arc<Resource>,
-    pub namespace: &'a str,
-    pub subresource: &'a str,
-    pub user: &'a User,
-    /// Who owns the fields that this write sets.
-    pub manager: &'a str,
-    pub dry_run: bool,
-    pub origin: Origin<'a>,
-}
-
-/// How a write was asked for, and on what condition.
-#[derive(Clone, Copy, Default)]
-pub struct Origin<'a> {
-    pub verb: &'static str,
-    /// Why, in the writer's words.
-    pub cause: Option<&'a HeaderValue>,
-    pub fence: Option<&'a Fence>,
-}
-
-impl Origin<'_> {
-    /// A write of the server itself.
-    pub fn own(verb: &'static str) -> Self {
-        Origin { verb, ..Origin::default() }
-    }
 }
 
 /// What a write left behind.
@@ -193,7 +160,7 @@ impl Registry {
             return resource.clone();
         }
         let (group, version) = pintle_meta::names::split_api_version(&resource.stored_api_version);
-        self.catalogue.load().get(group, version, &resource.name).unwrap_or(resource).clone()
+        self.catalogue.latest().get(group, version, &resource.name).unwrap_or(resource).clone()
     }
 
     pub async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Arc<Entry>, Status> {
@@ -230,61 +197,16 @@ impl Registry {
         }
     }
 
-    /// Where writes of objects commit. `before` and `after` are the object on both sides of the write.
-    async fn commit(
-        &self,
-        write: &Write<'_>,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        mut txn: Txn,
-    ) -> Result<Result<Committed, CommitError>, Status> {
-        if write.resource.strategy.is_ephemeral() {
-            txn.durability = Durability::Relaxed;
-        }
-        let committed = match write.origin.fence {
-            Some(fence) => fence.commit(self, txn).await?,
-            None => self.store.commit(txn).await,
-        };
-        if let Ok(committed) = &committed {
-            self.causes.note(write, before, after, committed.revision, self.clock.now());
-        }
-        Ok(committed)
-    }
-
-    /// What has no effect yet in an object that was written. `before` is what it was, where the write left all but metadata alone:
-    /// whoever adds a label has heard it already.
-    fn no_effect(&self, write: &Write<'_>, object: &Value, before: Option<&Value>) -> Vec<String> {
-        if !write.subresource.is_empty() {
-            return Vec::new();
-        }
-        let own_loops = self.own_loops.load(Ordering::Relaxed);
-        let said = |object: &Value| no_effect::warnings(write.resource, object, write.user, own_loops);
-        let heard = before.map(said).unwrap_or_default();
-        said(object).into_iter().filter(|sentence| !heard.contains(sentence)).collect()
+    /// What the server alone adds to a new object that needs no checks.
+    pub(crate) fn dress_new(&self, resource: &Resource, object: &mut Value) {
+        metadata::stamp_new(self, resource, object);
+        resource.strategy.prepare_create(object);
+        pintle_schema::decode::complete(resource.schema(), object);
     }
 
     /// When an object written now expires, in the store's form.
     fn expiry(&self, resource: &Resource, value: &Value) -> Option<i64> {
         resource.strategy.time_to_live(value).map(|seconds| self.clock.now_millis() + seconds * 1000)
-    }
-}
-
-impl Write<'_> {
-    fn manager<'a>(&'a self, api_version: &'a str, time: &'a str, operation: Operation) -> Manager<'a> {
-        Manager { name: self.manager, operation, api_version, subresource: self.subresource, time }
-    }
-
-    /// Fields that this way of writing does not set, so that nobody comes to own them through it.
-    pub fn reset_fields(&self) -> &'static [&'static [&'static str]] {
-        match self.subresource {
-            "status" => &[&["spec"]],
-            "" if self.resource.has_status() && !self.resource.strategy.creates_with_status() => &[&["status"]],
-            _ => &[],
-        }
-    }
-
-    fn api_version(&self) -> String {
-        join_api_version(&self.resource.group, &self.resource.version)
     }
 }
 
@@ -314,13 +236,4 @@ pub fn too_large(asked: u64, current: u64) -> Status {
     );
     status.retry_after = Some(1);
     status
-}
-
-fn commit_error(error: CommitError) -> Status {
-    let message = error.to_string();
-    match error {
-        CommitError::TooLarge { .. } => Status::too_large(message),
-        CommitError::Unavailable { .. } => Status::new(504, "Timeout", message),
-        CommitError::Conflict { .. } | CommitError::Stopped { .. } => Status::unavailable(message),
-    }
 }

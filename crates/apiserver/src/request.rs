@@ -2,6 +2,8 @@
 
 use crate::body::Payload;
 use crate::listener::connections::Connection;
+use crate::verb::Verb;
+use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::{Status, field, query};
@@ -43,26 +45,33 @@ impl Request {
     }
 }
 
+/// What a request brings besides its call.
+pub struct Sent {
+    pub body: Bytes,
+    /// Taken by what hands the connection over to another protocol.
+    pub upgrade: Option<OnUpgrade>,
+}
+
 /// What the transport knows about the caller before authentication.
 #[derive(Clone, Debug, Default)]
 pub enum Peer {
     #[default]
     Unknown,
-    /// The DER bytes of a client certificate that the TLS layer verified against our CA.
-    Certificate(Vec<u8>),
+    /// The user that a client certificate names, which the TLS layer verified against our CA.
+    Certificate(Arc<crate::authn::User>),
     /// A loop in this process.
-    Internal(crate::authn::User),
+    Internal(Arc<crate::authn::User>),
 }
 
-/// Where the path points.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Where a request points.
+#[derive(Clone, Debug, Default)]
 pub struct Target {
-    pub verb: &'static str,
+    pub verb: Verb,
     /// Set for paths below `/api/v1` and `/apis/group/version`.
-    pub resource: Option<ResourcePath>,
-    pub path: String,
-    /// The field selector, as it came: some may see only what it selects.
-    pub fields: String,
+    pub path: ResourcePath,
+    /// The whole path, decoded.
+    pub url: String,
+    pub query: Query,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,14 +91,15 @@ pub struct ResourcePath {
 
 impl Target {
     /// `/apis/apps/v1/namespaces/default/deployments/web/scale` and its kin.
-    pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
+    pub fn parse(method: &Method, uri: &Uri) -> Self {
+        let query = Query::parse(uri.query().unwrap_or_default());
         // Decoded before it is split: an encoded slash separates, and never becomes a part of a name.
-        let path = query::decode(path);
-        let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
+        let url = query::decode(uri.path());
+        let parts: Vec<&str> = url.split('/').filter(|p| !p.is_empty()).collect();
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
-            _ => return Target { verb: plain_verb(method), path, ..Target::default() },
+            _ => return Target { verb: plain_verb(method), url, query, ..Target::default() },
         };
         let mut found = ResourcePath { group: group.into(), version: version.into(), ..Default::default() };
         // A namespace is a resource of its own until something stands behind its name.
@@ -115,29 +125,28 @@ impl Target {
             parts => found.subresource = parts.join("/"),
         }
         let verb = match (method, found.name.is_empty()) {
-            (&Method::GET | &Method::HEAD, true) if query.flag("watch") => "watch",
-            (&Method::GET | &Method::HEAD, true) => "list",
-            (&Method::GET | &Method::HEAD, false) => "get",
-            (&Method::POST, _) => "create",
-            (&Method::PUT, _) => "update",
-            (&Method::PATCH, _) => "patch",
-            (&Method::DELETE, true) => "deletecollection",
-            (&Method::DELETE, false) => "delete",
-            _ => "",
+            (&Method::GET | &Method::HEAD, true) if query.flag("watch") => Verb::Watch,
+            (&Method::GET | &Method::HEAD, true) => Verb::List,
+            (&Method::GET | &Method::HEAD, false) => Verb::Get,
+            (&Method::POST, _) => Verb::Create,
+            (&Method::PUT, _) => Verb::Update,
+            (&Method::PATCH, _) => Verb::Patch,
+            (&Method::DELETE, true) => Verb::DeleteCollection,
+            (&Method::DELETE, false) => Verb::Delete,
+            _ => Verb::Unknown,
         };
-        let fields = query.get("fieldSelector").to_owned();
-        Target { verb, resource: Some(found), path, fields }
+        Target { verb, path: found, url, query }
     }
 }
 
-fn plain_verb(method: &Method) -> &'static str {
+fn plain_verb(method: &Method) -> Verb {
     match *method {
-        Method::GET | Method::HEAD => "get",
-        Method::POST => "post",
-        Method::PUT => "put",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "",
+        Method::GET | Method::HEAD => Verb::Get,
+        Method::POST => Verb::right("post"),
+        Method::PUT => Verb::right("put"),
+        Method::PATCH => Verb::Patch,
+        Method::DELETE => Verb::Delete,
+        _ => Verb::Unknown,
     }
 }
 
@@ -152,6 +161,11 @@ impl Query {
             map.entry(name).or_default().push(value);
         }
         Query(map)
+    }
+
+    /// A query of one pair.
+    pub fn of(key: &str, value: &str) -> Self {
+        Query(BTreeMap::from([(key.to_owned(), vec![value.to_owned()])]))
     }
 
     pub fn get(&self, key: &str) -> &str {
@@ -333,34 +347,34 @@ fn refuse_contradictions(query: &Query, watch: bool, continued: bool) -> Result<
 mod tests {
     use super::*;
 
-    fn target(method: Method, path: &str, query: &str) -> Target {
-        Target::parse(&method, path, &Query::parse(query))
+    fn target(method: Method, uri: &str) -> Target {
+        Target::parse(&method, &uri.parse().unwrap())
     }
 
     #[test]
     fn paths_name_what_they_point_at() {
-        let t = target(Method::GET, "/apis/apps/v1/namespaces/d/deployments/web/scale", "");
-        let r = t.resource.unwrap();
-        assert_eq!((t.verb, r.group.as_str(), r.namespace.as_str()), ("get", "apps", "d"));
+        let t = target(Method::GET, "/apis/apps/v1/namespaces/d/deployments/web/scale");
+        let r = t.path;
+        assert_eq!((t.verb, r.group.as_str(), r.namespace.as_str()), (Verb::Get, "apps", "d"));
         assert_eq!((r.resource.as_str(), r.name.as_str(), r.subresource.as_str()), ("deployments", "web", "scale"));
 
-        let t = target(Method::GET, "/api/v1/namespaces/x", "");
-        let r = t.resource.unwrap();
+        let t = target(Method::GET, "/api/v1/namespaces/x");
+        let r = t.path;
         assert_eq!((r.resource.as_str(), r.name.as_str(), r.namespace.as_str()), ("namespaces", "x", "x"));
 
-        let t = target(Method::PUT, "/api/v1/namespaces/x/finalize", "");
-        assert_eq!(t.resource.unwrap().subresource, "finalize");
+        let t = target(Method::PUT, "/api/v1/namespaces/x/finalize");
+        assert_eq!(t.path.subresource, "finalize");
 
-        let r = target(Method::GET, "/api/v1/nodes/a/proxy/stats/summary", "").resource.unwrap();
+        let r = target(Method::GET, "/api/v1/nodes/a/proxy/stats/summary").path;
         assert_eq!((r.subresource.as_str(), r.rest.as_str()), ("proxy", "stats/summary"));
 
-        let r = target(Method::GET, "/api/v1/namespaces/a%2Fnodes/b%2Fstatus", "").resource.unwrap();
+        let r = target(Method::GET, "/api/v1/namespaces/a%2Fnodes/b%2Fstatus").path;
         assert_eq!((r.resource.as_str(), r.name.as_str(), r.subresource.as_str()), ("nodes", "b", "status"));
 
-        assert_eq!(target(Method::GET, "/api/v1/pods", "watch=1").verb, "watch");
-        assert_eq!(target(Method::DELETE, "/api/v1/namespaces/x/pods", "").verb, "deletecollection");
-        assert!(target(Method::GET, "/api/v1", "").resource.is_none());
-        assert!(target(Method::GET, "/version", "").resource.is_none());
+        assert_eq!(target(Method::GET, "/api/v1/pods?watch=1").verb, Verb::Watch);
+        assert_eq!(target(Method::DELETE, "/api/v1/namespaces/x/pods").verb, Verb::DeleteCollection);
+        assert!(target(Method::GET, "/api/v1").path.resource.is_empty());
+        assert!(target(Method::GET, "/version").path.resource.is_empty());
     }
 
     #[test]

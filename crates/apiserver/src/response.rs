@@ -7,7 +7,6 @@ use futures::Stream;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use pintle_meta::Status;
 use serde_json::Value;
-use std::collections::HashSet;
 
 pub use crate::notation::negotiate::{Offer, Shape, Wanted};
 
@@ -115,48 +114,4 @@ pub fn failure_in(notation: Notation, status: &Status) -> Response<Body> {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
-}
-
-/// All warnings of an answer together are no longer than this; if they would be, each is cut.
-const MAX_WARNING_CHARS: usize = 4 * 1024;
-/// What is left of a warning that is cut.
-const CUT_WARNING_CHARS: usize = 256;
-
-/// Adds `Warning` headers, each once, as many as fit.
-pub fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    let mut seen: HashSet<&str> = HashSet::new();
-    let distinct: Vec<&str> = warnings.iter().map(String::as_str).filter(|w| seen.insert(w)).collect();
-    let all: usize = distinct.iter().map(|warning| warning.chars().count()).sum();
-    let longest = if all > MAX_WARNING_CHARS { CUT_WARNING_CHARS } else { MAX_WARNING_CHARS };
-    let mut written = 0;
-    for warning in distinct {
-        if written >= MAX_WARNING_CHARS {
-            return;
-        }
-        let shown: String = warning.chars().take(longest).collect();
-        written += shown.chars().count();
-        let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
-        // A text with control characters is not a header.
-        if let Ok(header) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
-            response.headers_mut().append(header::WARNING, header);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warnings_do_not_outgrow_a_header() {
-        let headers = |warnings: &[String]| {
-            let mut response = json(200, "");
-            warn(&mut response, warnings);
-            response.headers().get_all(header::WARNING).iter().map(|v| v.as_bytes().len()).collect::<Vec<_>>()
-        };
-        assert_eq!(headers(&["a".to_owned(), "é\"".to_owned(), "a".to_owned(), "b\nc".to_owned()]), [9, 12]);
-        let many: Vec<String> = (0..50_000).map(|i| format!("{i:0>1000}")).collect();
-        let sizes = headers(&many);
-        assert_eq!(sizes.len(), MAX_WARNING_CHARS / CUT_WARNING_CHARS);
-    }
 }

@@ -86,10 +86,8 @@ pub trait Strategy: Send + Sync + 'static {
     /// After either of them: fills in moments that a writer may leave out.
     fn fill_in_times(&self, _object: &mut Value, _old: &Value, _now: Timestamp) {}
 
-    fn validate(&self, _object: &Value, _errors: &mut field::Errors) {}
-
-    /// What only a new object must have. `validate` runs too.
-    fn validate_create(&self, _object: &Value, _errors: &mut field::Errors) {}
+    /// What is wrong with an object, whichever way it is written but through its status. `old` is the stored one, if there is one.
+    fn validate(&self, _object: &Value, _old: Option<&Value>, _errors: &mut field::Errors) {}
 
     /// What may not change. `validate` runs too.
     fn validate_update(&self, _object: &Value, _old: &Value, _subresource: &str, _errors: &mut field::Errors) {}
@@ -127,6 +125,11 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// The fields besides name and namespace that a field selector may ask for.
     fn selectable_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Those of them by which objects are watched so often that the store finds the watchers by their value.
+    fn indexed_fields(&self) -> &'static [&'static str] {
         &[]
     }
 

@@ -9,19 +9,25 @@ mod token;
 
 use crate::ApiServer;
 use crate::body::Body;
-use crate::exchange::Exchange;
+use crate::call::Call;
 use crate::incoming::{self, Doubts, FieldValidation};
+use crate::notes::Notes;
 use crate::parse::Parsed;
+use crate::request::Sent;
+use crate::verb::Verb;
 use crate::{catalogue, verbs};
 use http::Response;
 use pintle_meta::{Status, names, object};
 use pintle_schema::{Schema, decode};
 use serde_json::Value;
 
+/// Group, version and kind.
+type Kind = (&'static str, &'static str, &'static str);
+
 /// The body as an object of the subresource's own kind, with its types checked and doubts noted.
-fn body_as(exchange: &mut Exchange, group: &str, version: &str, kind: &str) -> Result<Value, Status> {
-    let validation = exchange.field_validation()?;
-    let Parsed { value, duplicates, text } = incoming::read(&exchange.headers, &exchange.body, kind, false)?;
+fn body_as(call: &Call, sent: &Sent, notes: &Notes, (group, version, kind): Kind) -> Result<Value, Status> {
+    let validation = call.field_validation()?;
+    let Parsed { value, duplicates, text } = incoming::read(&call.headers, &sent.body, kind, false)?;
     let (own, given) = (names::join_api_version(group, version), object::text(&value, &["apiVersion"]));
     let named = object::kind(&value);
     if (!given.is_empty() && given != own) || (!named.is_empty() && named != kind) {
@@ -36,7 +42,7 @@ fn body_as(exchange: &mut Exchange, group: &str, version: &str, kind: &str) -> R
             let all = doubts.errors.join(", ");
             return Err(Status::bad_request(format!("{prefix}: strict decoding error: {all}")));
         }
-        FieldValidation::Warn => exchange.warnings.extend(doubts.warnings),
+        FieldValidation::Warn => notes.warn_all(doubts.warnings),
         _ => {}
     }
     let mut value = decoded.value;
@@ -45,39 +51,36 @@ fn body_as(exchange: &mut Exchange, group: &str, version: &str, kind: &str) -> R
     Ok(value)
 }
 
-pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let Some(subresource) = exchange.resource.subresource(&exchange.path.subresource) else {
+pub async fn dispatch(server: &ApiServer, call: &Call, sent: Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    let resource = call.resource()?;
+    let Some(subresource) = resource.subresource(&call.path.subresource) else {
         return Err(Status::no_such_resource());
     };
-    if !subresource.verbs.iter().any(|v| v == verb) {
+    if !subresource.verbs.iter().any(|verb| verb == call.verb.as_str()) {
         return Err(Status::method_not_allowed());
     }
-    if exchange.resource.namespaced && exchange.path.namespace.is_empty() {
+    if resource.namespaced && call.path.namespace.is_empty() {
         return Err(Status::method_not_allowed());
     }
-    let name = subresource.name.clone();
-    match (name.as_str(), verb) {
-        ("scale", _) => scale::dispatch(server, verb, exchange).await,
-        ("binding", _) => binding::bind(server, exchange).await,
-        ("eviction", _) => eviction::evict(server, exchange).await,
-        ("token", _) => token::request(server, exchange).await,
+    match (subresource.name.as_str(), &call.verb) {
+        ("scale", _) => scale::dispatch(server, call, &sent, notes).await,
+        ("binding", _) => binding::bind(server, call, &sent, notes).await,
+        ("eviction", _) => eviction::evict(server, call, &sent, notes).await,
+        ("token", _) => token::request(server, call, &sent, notes).await,
         // Writes of the object itself, of which the strategy lets through only the part that the path names.
-        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "get") => {
-            verbs::get::get(server, exchange).await
-        }
-        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "update") => {
-            verbs::update::update(server, exchange).await
-        }
-        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", "patch") => {
-            verbs::patch::patch(server, exchange).await
-        }
-        ("log", _) => log::log(server, exchange).await,
-        ("exec" | "attach" | "portforward", _) => connect::stream(server, exchange).await,
-        ("proxy", _) if exchange.resource.name == "nodes" => connect::proxy(server, exchange).await,
+        ("status" | "finalize" | "approval" | "ephemeralcontainers" | "resize", verb) => match verb {
+            Verb::Get => verbs::get::get(server, call).await,
+            Verb::Update => verbs::update::update(server, call, &sent, notes).await,
+            Verb::Patch => verbs::patch::patch(server, call, &sent, notes).await,
+            _ => Err(Status::method_not_allowed()),
+        },
+        ("log", _) => log::log(server, call, sent).await,
+        ("exec" | "attach" | "portforward", _) => connect::stream(server, call, sent, notes).await,
+        ("proxy", _) if resource.name == "nodes" => connect::proxy(server, call, sent, notes).await,
         (other, _) => Err(Status::new(
             501,
             "NotImplemented",
-            format!("{}/{other} is not served by this version of Pintle", exchange.resource.name),
+            format!("{}/{other} is not served by this version of Pintle", resource.name),
         )),
     }
 }

@@ -6,6 +6,7 @@
 //! - Names, versions, times and the like that the server sets are nobody's.
 
 use crate::decode;
+use crate::diff::Diff;
 use crate::element::Element;
 use crate::fieldset::FieldSet;
 use crate::last_applied;
@@ -130,7 +131,7 @@ fn apply_once(
     if managed.0.is_empty() && live.is_some() {
         // An object from before tracking: what it holds belongs to somebody, so that applying can conflict.
         let before = Manager { name: "before-first-apply", operation: Operation::Update, ..*manager };
-        own_changes(schema, &nothing, &live_value, &mut managed, &before, &reset);
+        own_changes(typed::compare(schema, &nothing, &live_value).without(&reset), &mut managed, &before);
     }
     let base = if live.is_some() { &live_value } else { &nothing };
     let merged = typed::merge(schema, &live_value, applied);
@@ -181,8 +182,15 @@ impl Last {
 /// Sets `metadata.managedFields` of an object that was created, updated or patched.
 ///
 /// A client that sends no managers keeps those of the stored object; one that sends an empty list, or one empty
-/// entry, turns tracking off for an object that exists.
-pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, manager: &Manager<'_>, reset: &[&[&str]]) {
+/// entry, turns tracking off for an object that exists. Where it is known what differs, `diff` says so.
+pub fn track_update(
+    schema: &Schema,
+    old: Option<&Value>,
+    new: &mut Value,
+    manager: &Manager<'_>,
+    reset: &[&[&str]],
+    diff: Option<&Diff>,
+) {
     let stored = || old.and_then(|old| Managed::of_stored(old).ok()).unwrap_or_default();
     let mut managed = if !manager.subresource.is_empty() {
         stored()
@@ -207,39 +215,32 @@ pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, manag
         };
         let manager = Manager { operation: Operation::Update, ..*manager };
         let reset = FieldSet::from_paths(reset);
-        own_changes(schema, before, new, &mut managed, &manager, &reset);
+        let comparison = typed::compare_within(schema, before, new, diff.filter(|_| old.is_some())).without(&reset);
+        own_changes(comparison, &mut managed, &manager);
     }
     managed.write(new);
 }
 
-/// Whether two objects differ in no more than the times of their managers: such a write is no write.
-pub fn same_but_for_times(old: &Value, new: &Value) -> bool {
-    same_but_for(old, new, "metadata", |old, new| {
-        same_but_for(old, new, "managedFields", |old, new| {
-            let (Value::Array(old), Value::Array(new)) = (old, new) else { return old == new };
-            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same_but_for(old, new, "time", |_, _| true))
-        })
-    })
+/// Whether the managers of two objects differ in no more than their times: such a difference alone is no change.
+pub fn same_managers_but_for_times(old: &Value, new: &Value) -> bool {
+    let managers = |object: &Value| object.pointer("/metadata/managedFields").cloned().unwrap_or_default();
+    match (managers(old), managers(new)) {
+        (Value::Array(old), Value::Array(new)) => {
+            old.len() == new.len() && old.iter().zip(&new).all(|(old, new)| same_but_for(old, new, "time"))
+        }
+        (old, new) => old == new,
+    }
 }
 
-/// Whether two values are the same apart from one member, and that one by a rule of its own. Absence is `null`.
-fn same_but_for(old: &Value, new: &Value, member: &str, rule: impl Fn(&Value, &Value) -> bool) -> bool {
+/// Whether two values are the same apart from one member.
+fn same_but_for(old: &Value, new: &Value, member: &str) -> bool {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return old == new };
     let others = |map: &'_ Map<String, Value>| map.len() - usize::from(map.contains_key(member));
     others(old) == others(new)
         && old.iter().filter(|(name, _)| *name != member).all(|(name, value)| new.get(name) == Some(value))
-        && rule(old.get(member).unwrap_or(&Value::Null), new.get(member).unwrap_or(&Value::Null))
 }
 
-fn own_changes(
-    schema: &Schema,
-    before: &Value,
-    after: &Value,
-    managed: &mut Managed,
-    manager: &Manager<'_>,
-    reset: &FieldSet,
-) {
-    let comparison = typed::compare(schema, before, after).without(reset);
+fn own_changes(comparison: Comparison, managed: &mut Managed, manager: &Manager<'_>) {
     // The manager's own entry loses what changed like any other and gets it back with the new time.
     let Comparison { added, modified: mut changed, removed } = comparison;
     changed.extend(&added);

@@ -10,7 +10,7 @@
 //! - a body comes in: [`decode`] (built-in types, as the API's strict decoder), [`prune`] and [`default`]
 //!   (custom types), [`strict`] (what both found unknown or twice), [`validate`] with [`mod@format`] (custom types)
 //! - a patch comes in: [`patch`] (its errors), [`json_patch`], [`merge_patch`], [`strategic`] with `order`
-//! - who owns which field: [`fieldset`] with [`element`] (sets of paths), [`typed`] (compare, merge and remove by
+//! - what changed: [`diff`]; who owns which field: [`fieldset`] with [`element`] (sets of paths), [`typed`] (compare, merge and remove by
 //!   schema), [`managed`] (the entries of `metadata.managedFields`), `last_applied` (the annotation of older clients),
 //!   [`apply`] (server-side apply and tracking)
 //! - what clients read: [`openapi`]
@@ -36,6 +36,7 @@ pub mod patch;
 pub mod strategic;
 
 pub mod apply;
+pub mod diff;
 pub mod element;
 pub mod fieldset;
 mod last_applied;

@@ -5,7 +5,7 @@ mod merge;
 mod remove;
 mod verify;
 
-pub use compare::{Comparison, compare};
+pub use compare::{Comparison, compare, compare_within};
 pub use merge::merge;
 pub use remove::remove;
 pub use verify::verify;

@@ -11,8 +11,10 @@ pub enum Failpoint {
     CommitWritten,
     /// The group is durable, or may lag, and nobody has seen it.
     CommitDurable,
-    /// Readers and watchers see the group, and its writers have no answer yet.
+    /// Readers see the group, and its writers have no answer yet.
     CommitPublished,
+    /// The writers have their answers, and no watcher was woken.
+    CommitAnswered,
     /// Relaxed transactions are about to be synced.
     SyncDue,
     /// They are durable.
@@ -50,11 +52,12 @@ pub enum Failpoint {
 }
 
 impl Failpoint {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::CommitStaged,
         Self::CommitWritten,
         Self::CommitDurable,
         Self::CommitPublished,
+        Self::CommitAnswered,
         Self::SyncDue,
         Self::Synced,
         Self::WatchDelivered,

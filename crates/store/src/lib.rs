@@ -5,8 +5,9 @@
 //!
 //! - A transaction is applied whole or not at all, and takes one revision for all it changes.
 //! - Reads take an immutable snapshot: a long list never blocks a writer, nor a writer a list.
-//! - A watch delivers every change under its prefix once, in order of revision, or says that it
-//!   cannot ([`ReadError::Compacted`]). A slow watcher costs nobody else anything.
+//! - A watch delivers every change that concerns its [`Interest`] once, in order of revision, or says that it
+//!   cannot ([`ReadError::Compacted`]), and is woken by no other. A slow watcher costs nobody else anything.
+//! - Writers are answered before watchers are woken: how many watch does not delay a write.
 //! - The file engine acknowledges a write, and shows it to readers and watchers, only after the sync
 //!   that holds it returned (a [`Durability::Relaxed`] one up to a second before it). A failed write
 //!   stops the store; it is never tried again.
@@ -20,8 +21,10 @@
 //! - [`entry`]: one version of one key, and the hole its revision is written into
 //! - `stage`: transactions applied to a copy of the newest snapshot, not yet visible
 //! - `snapshot`: the immutable state, its history, and reads at older revisions
+//! - `pins`: the states that lists by pages are reading
 //! - `state`: what every engine shares; publishes stages and tells watchers
-//! - `topics`: watchers grouped by prefix
+//! - [`interest`]: what a watch is about: a prefix, a key, a value in an index that the watcher brings
+//! - `topics`: watchers grouped by interest
 //! - [`watch`]: events, and the watcher's end of a topic
 //! - [`read`]: ranges, pages, and why a read is refused
 //! - [`failpoint`]: named places in all of this where a test may step in
@@ -37,8 +40,11 @@ pub mod txn;
 pub mod entry;
 mod stage;
 
+mod pins;
 mod snapshot;
 mod state;
+
+pub mod interest;
 mod topics;
 pub mod watch;
 
@@ -61,6 +67,7 @@ mod tests;
 pub use entry::{Entry, Splice};
 pub use etcd::EtcdStore;
 pub use file::FileStore;
+pub use interest::{Index, Interest};
 pub use memory::MemoryStore;
 pub use read::{Page, Range, ReadError};
 pub use store::{Options, Store};

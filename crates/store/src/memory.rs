@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::snapshot::Snapshot;
 use crate::state::State;
-use crate::{CommitError, Committed, Entry, Options, Page, Range, ReadError, Revision, Store, Txn, Watch};
+use crate::{CommitError, Committed, Entry, Interest, Options, Page, Range, ReadError, Revision, Store, Txn, Watch};
 
 /// A store that lives as long as it is held.
 ///
@@ -44,6 +44,11 @@ impl MemoryStore {
     }
 
     #[cfg(test)]
+    pub(crate) fn pin_count(&self) -> usize {
+        self.state.pin_count()
+    }
+
+    #[cfg(test)]
     pub(crate) fn topic_count(&self) -> usize {
         self.state.topic_count()
     }
@@ -78,12 +83,13 @@ impl Store for MemoryStore {
         self.state.check_running()?;
         let mut stage = self.state.stage();
         let committed = stage.apply(txn)?;
-        self.state.publish(stage);
+        // The answer is the return: a woken watcher is run no earlier than the writer waits for something else.
+        drop(self.state.publish(stage));
         Ok(committed)
     }
 
-    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
-        self.state.watch(prefix, after)
+    fn subscribe(&self, interest: &Interest, after: Revision) -> Result<Watch, ReadError> {
+        self.state.watch(interest, after)
     }
 
     async fn expire(&self, now_ms: i64) -> Result<usize, CommitError> {
@@ -91,7 +97,7 @@ impl Store for MemoryStore {
         self.state.check_running()?;
         let mut stage = self.state.stage();
         let expired = stage.expire(now_ms, usize::MAX);
-        self.state.publish(stage);
+        drop(self.state.publish(stage));
         Ok(expired)
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet, Vector};
 
+use crate::interest::Interest;
 use crate::watch::{Batch, Event, EventKind};
 use crate::{Entry, Options, Page, Range, ReadError, Revision};
 
@@ -68,7 +69,12 @@ impl Snapshot {
 
     /// The same keys; the history is let go.
     pub(crate) fn without_history(&self) -> Self {
-        Self { history: Vector::new(), dropped: 0, oldest: self.revision, ..self.clone() }
+        Self { history: Vector::new(), dropped: self.cost(), oldest: self.revision, ..self.clone() }
+    }
+
+    /// What all events up to here have cost, those that were dropped too.
+    pub(crate) fn cost(&self) -> usize {
+        self.history.back().map_or(self.dropped, |kept| kept.cost)
     }
 
     /// The entries whose keys come after `key`, in order.
@@ -110,11 +116,11 @@ impl Snapshot {
         due.filter_map(|(_, key)| self.entries.get(key))
     }
 
-    /// The events under a prefix after a revision, from the history.
-    pub(crate) fn batch(&self, prefix: &str, after: Revision, room: usize) -> Result<Batch, ReadError> {
+    /// The events that concern an interest after a revision, from the history.
+    pub(crate) fn batch(&self, interest: &Interest, after: Revision, room: usize) -> Result<Batch, ReadError> {
         self.check(after)?;
         let pending = self.history.skip(self.first_after(after));
-        let matching = pending.iter().map(|kept| &kept.event).filter(|event| event.entry.key.starts_with(prefix));
+        let matching = pending.iter().map(|kept| &kept.event).filter(|event| interest.concerns(event));
         Ok(Batch::collect(matching, room))
     }
 
@@ -147,7 +153,7 @@ impl Snapshot {
                 self.entries.remove(key);
             }
         }
-        let cost = self.history.back().map_or(self.dropped, |kept| kept.cost) + cost(event);
+        let cost = self.cost() + cost(event);
         self.history.push_back(Kept { event: Arc::clone(event), cost });
         while self.history.len() > options.history_events || cost - self.dropped > options.history_bytes {
             let Some(oldest) = self.history.pop_front() else { break };

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::failpoint::{Failpoint, Failpoints, Undisturbed};
+use crate::interest::Interest;
+use crate::pins::Pins;
 use crate::snapshot::Snapshot;
 use crate::stage::Stage;
 use crate::topics::{Topic, Topics};
@@ -21,8 +23,9 @@ pub(crate) struct State {
     options: Options,
     published: ArcSwap<Snapshot>,
     /// Held while `published` is replaced. Lock order: an engine's own lock, then this, then a
-    /// topic's ring.
+    /// topic's ring or the pins.
     publishing: Mutex<Publishing>,
+    pins: Pins,
     stopped: OnceLock<String>,
     closed: AtomicBool,
     failpoints: Arc<dyn Failpoints>,
@@ -42,6 +45,7 @@ impl State {
             options,
             published: ArcSwap::from_pointee(snapshot),
             publishing: Mutex::default(),
+            pins: Pins::new(options.pinned_bytes),
             stopped: OnceLock::new(),
             closed: AtomicBool::new(false),
             failpoints: Arc::new(Undisturbed),
@@ -76,8 +80,17 @@ impl State {
     }
 
     pub(crate) fn range(&self, range: &Range) -> Result<Page, ReadError> {
+        if let Some(pinned) = range.at.and_then(|at| self.pins.get(at)) {
+            return pinned.page(range);
+        }
         // A full load: a long list would otherwise hold one of the thread's few cheap guards.
-        self.published.load_full().page(range)
+        let snapshot = self.published.load_full();
+        let page = snapshot.page(range)?;
+        if page.remaining > 0 && page.revision == snapshot.revision() {
+            // For the pages that follow.
+            self.pins.add(&snapshot);
+        }
+        Ok(page)
     }
 
     /// Begins a group of transactions on the newest snapshot. An engine has one stage at a time.
@@ -91,11 +104,12 @@ impl State {
         Stage::new(tip, self.options)
     }
 
-    /// Makes a stage visible and wakes whom it concerns.
-    pub(crate) fn publish(&self, stage: Stage) {
+    /// Makes a stage visible. Its watchers are woken when the result is dropped: an engine answers its writers first,
+    /// so that they do not wait while a thousand watchers are woken.
+    pub(crate) fn publish(&self, stage: Stage) -> Published {
         let (mut snapshot, events) = stage.into_parts();
         if snapshot.revision() == self.revision() {
-            return;
+            return Published::default();
         }
         let mut publishing = self.publishing();
         snapshot.compact(publishing.keep_after);
@@ -103,11 +117,11 @@ impl State {
         let touched = publishing.topics.deliver(&events);
         let _ = self.failpoints.reached(Failpoint::WatchDelivered);
         publishing.sweep(snapshot.oldest(), SWEEP);
+        self.pins.trim(&snapshot);
         let before = self.published.swap(Arc::new(snapshot));
         drop(publishing);
         let _ = self.failpoints.reached(Failpoint::WatchVisible);
-        touched.iter().for_each(|topic| topic.wake());
-        drop(before);
+        Published { touched, before: Some(before) }
     }
 
     /// Starts over from a state whose history is not known: watchers that have not seen all of it are
@@ -115,11 +129,12 @@ impl State {
     pub(crate) fn replace(&self, snapshot: Snapshot) {
         let publishing = self.publishing();
         publishing.topics.restart(snapshot.revision());
+        self.pins.forget(snapshot.revision());
         self.published.store(Arc::new(snapshot));
         publishing.topics.wake_all();
     }
 
-    pub(crate) fn watch(self: &Arc<Self>, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
+    pub(crate) fn watch(self: &Arc<Self>, interest: &Interest, after: Revision) -> Result<Watch, ReadError> {
         let mut publishing = self.publishing();
         // Looked at under the lock: a topic made here misses nothing that is published next.
         let snapshot = self.snapshot();
@@ -127,7 +142,7 @@ impl State {
         if let Some(reason) = self.closed() {
             return Err(ReadError::Stopped { reason });
         }
-        let topic = publishing.topics.join(prefix, snapshot.revision());
+        let topic = publishing.topics.join(interest, snapshot.revision());
         Ok(Watch::new(Arc::clone(self), topic, after))
     }
 
@@ -141,6 +156,7 @@ impl State {
         snapshot.compact(keep_after);
         publishing.keep_after = publishing.keep_after.max(snapshot.oldest());
         publishing.sweep(snapshot.oldest(), 0);
+        self.pins.forget(keep_after.min(snapshot.revision()));
         let before = self.published.swap(Arc::new(snapshot));
         drop(publishing);
         // What only the old one held is freed here, where no writer waits for it.
@@ -176,12 +192,33 @@ impl State {
     }
 
     #[cfg(test)]
+    pub(crate) fn pin_count(&self) -> usize {
+        self.pins.len()
+    }
+
+    #[cfg(test)]
     pub(crate) fn topic_count(&self) -> usize {
         self.publishing().topics.len()
     }
 
     fn publishing(&self) -> MutexGuard<'_, Publishing> {
         self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is left to do for a stage that readers see: its watchers are woken when this is dropped.
+#[derive(Debug, Default)]
+#[must_use = "watchers are woken when it is dropped; answer the writers first"]
+pub(crate) struct Published {
+    touched: Vec<Arc<Topic>>,
+    /// What only the snapshot before held is freed last, when nobody waits for it.
+    before: Option<Arc<Snapshot>>,
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.touched.iter().for_each(|topic| topic.wake());
+        self.before = None;
     }
 }
 

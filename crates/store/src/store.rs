@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{CommitError, Committed, Entry, Page, Range, ReadError, Revision, Txn, Watch};
+use crate::{CommitError, Committed, Entry, Interest, Page, Range, ReadError, Revision, Txn, Watch};
 
 /// A map from key to versioned bytes.
 #[async_trait]
@@ -22,6 +22,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The keys of a range in order, now or at an older revision that is still kept. Now is as new as
     /// in [`get`](Store::get), unless the range says that what is at hand will do.
+    ///
+    /// A page with more to follow pins its state: pages that go on at its revision cost the same, whatever was
+    /// written meanwhile, until the revision is compacted or the pin is given up (see [`Options::pinned_bytes`]).
     async fn range(&self, range: Range) -> Result<Page, ReadError>;
 
     /// Applies a transaction whole, or not at all. A transaction that changes nothing (only checks,
@@ -31,7 +34,12 @@ pub trait Store: Send + Sync + 'static {
     async fn commit(&self, txn: Txn) -> Result<Committed, CommitError>;
 
     /// The changes under a prefix with a revision greater than `after`.
-    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, ReadError>;
+    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
+        self.subscribe(&Interest::prefix(prefix), after)
+    }
+
+    /// The changes that concern an interest with a revision greater than `after`.
+    fn subscribe(&self, interest: &Interest, after: Revision) -> Result<Watch, ReadError>;
 
     /// Deletes the keys whose time is at or before `now_ms`, each at a revision of its own, and says
     /// how many. The caller's clock drives expiry: the store asks nobody for the time.
@@ -55,6 +63,8 @@ pub struct Options {
     pub history_events: usize,
     /// Bytes of values those events may hold on to; whichever bound is met first drops the oldest.
     pub history_bytes: usize,
+    /// Bytes of replaced versions that a list by pages may hold on to; a list that takes longer reads the history.
+    pub pinned_bytes: usize,
     /// Bytes of changes the file engine keeps beside its state before it writes the state anew; more if the state
     /// itself has more.
     pub log_bytes: u64,
@@ -64,6 +74,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { history_events: 100_000, history_bytes: 32 << 20, log_bytes: 128 << 20, queue_length: 1024 }
+        Self {
+            history_events: 100_000,
+            history_bytes: 32 << 20,
+            pinned_bytes: 64 << 20,
+            log_bytes: 128 << 20,
+            queue_length: 1024,
+        }
     }
 }

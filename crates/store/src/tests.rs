@@ -6,7 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::{
-    CommitError, Durability, EventKind, Expect, FileStore, MemoryStore, Options, Range, ReadError, Splice, Store, Txn,
+    CommitError, Durability, EventKind, Expect, FileStore, Index, Interest, MemoryStore, Options, Range, ReadError,
+    Revision, Splice, Store, Txn,
 };
 
 mod memory {
@@ -48,6 +49,53 @@ async fn history_stays_within_its_bounds() {
     }
 }
 
+/// Reads the first page of three keys, then writes them over and over.
+async fn page_and_overwrite(store: &MemoryStore, writes: usize) -> Revision {
+    for key in ["/p/a", "/p/b", "/p/c"] {
+        store.commit(Txn::new().put(key, Splice::plain("before"))).await.expect("runs");
+    }
+    let first = store.range(Range::prefix("/p/").limit(1)).await.expect("now");
+    for n in 0..writes {
+        let key = ["/p/a", "/p/b", "/p/c"][n % 3];
+        store.commit(Txn::new().put(key, Splice::plain("after".repeat(8)))).await.expect("runs");
+    }
+    first.revision
+}
+
+fn next_page(revision: Revision) -> Range {
+    Range::prefix("/p/").after("/p/a").limit(1).at(revision)
+}
+
+#[tokio::test]
+async fn a_list_goes_on_after_the_history_of_its_revision_is_gone() {
+    let store = MemoryStore::with_options(Options { history_events: 10, ..Options::default() });
+    let revision = page_and_overwrite(&store, 100).await;
+    assert!(store.watch("/p/", revision).is_err(), "the history does not reach back");
+    let page = store.range(next_page(revision)).await.expect("pinned");
+    assert_eq!((page.entries[0].value.as_ref(), page.revision, page.remaining), (&b"before"[..], revision, 1));
+    store.compact(revision);
+    assert!(store.range(next_page(revision)).await.is_ok(), "its revision is kept");
+    store.compact(revision + 1);
+    assert!(matches!(store.range(next_page(revision)).await, Err(ReadError::Compacted { .. })));
+    assert_eq!(store.pin_count(), 0);
+}
+
+#[tokio::test]
+async fn pinned_lists_are_bounded_and_the_history_stands_in_for_them() {
+    let store = MemoryStore::with_options(Options { pinned_bytes: 1000, ..Options::default() });
+    let revision = page_and_overwrite(&store, 100).await;
+    assert_eq!(store.pin_count(), 0, "too much was written since");
+    let page = store.range(next_page(revision)).await.expect("the history has it");
+    assert_eq!(page.entries[0].value.as_ref(), b"before");
+    let store = MemoryStore::new();
+    for _ in 0..100 {
+        page_and_overwrite(&store, 1).await;
+    }
+    assert_eq!(store.pin_count(), 64);
+    store.compact(store.revision());
+    assert_eq!(store.pin_count(), 0);
+}
+
 #[tokio::test]
 async fn a_fork_and_its_origin_do_not_see_each_other() {
     let origin = MemoryStore::new();
@@ -66,8 +114,13 @@ async fn a_fork_and_its_origin_do_not_see_each_other() {
 #[tokio::test]
 async fn watchers_that_leave_leave_nothing_behind() {
     let store = MemoryStore::new();
-    let watches: Vec<_> = (0..1000).map(|n| store.watch(["/a/", "/b", ""][n % 3], 1).expect("now")).collect();
-    assert_eq!(store.topic_count(), 3);
+    let index = Index::new("length", |entry| if entry.value.len() > 1 { "long" } else { "short" });
+    let indexed = |value: &str| Interest::Indexed { prefix: "/a/".into(), index: index.clone(), value: value.into() };
+    let prefixes = ["/a/", "/b", ""].map(Interest::prefix);
+    let interests: Vec<_> =
+        prefixes.into_iter().chain([Interest::Key("/a/b".into()), indexed("x"), indexed("y")]).collect();
+    let watches: Vec<_> = (0..1000).map(|n| store.subscribe(&interests[n % 6], 1).expect("now")).collect();
+    assert_eq!(store.topic_count(), 6);
     drop(watches);
     assert_eq!(store.topic_count(), 0);
     store.commit(Txn::new().put("/a/b", Splice::plain("x"))).await.expect("runs");

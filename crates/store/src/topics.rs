@@ -1,9 +1,10 @@
-//! Watchers grouped by prefix, so that a commit touches only the groups its keys concern.
+//! Watchers grouped by what they are interested in, so that a commit touches only the groups it concerns.
 //!
-//! A put of `/registry/pods/default/web` looks up the topics `/`, `/registry/`, `/registry/pods/`
-//! and `/registry/pods/default/`, and beside these one name for each length that a prefix without a
-//! slash at its end has. It costs the same for one watcher as for a thousand: they share the topic
-//! and its events.
+//! A put of `/registry/pods/default/web` looks up the topic of that key, then the prefixes `/`, `/registry/`,
+//! `/registry/pods/` and `/registry/pods/default/`, and beside these one name for each length that a prefix without a
+//! slash at its end has. Under `/registry/pods/` are the topic of those who watch all of it and one for each value that
+//! is watched in an index: with the Pod on node `a`, the topic of `a` gets the event, and those of 5,000 other nodes are
+//! not looked at. It costs the same for one watcher as for a thousand: they share the topic and its events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,16 +13,17 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::Revision;
+use crate::interest::{Index, Interest};
 use crate::watch::{Batch, Event};
 
 /// Events a topic keeps at hand. A watcher further behind reads the history, which is slower
 /// because it holds every key's events.
 const RING: usize = 1024;
 
-/// The watchers of one prefix.
+/// The watchers with one interest.
 #[derive(Debug)]
 pub(crate) struct Topic {
-    prefix: Arc<str>,
+    interest: Interest,
     /// Last in the lock order: nothing else is locked while it is held.
     ring: Mutex<Ring>,
     changed: Notify,
@@ -37,13 +39,13 @@ struct Ring {
 }
 
 impl Topic {
-    fn new(prefix: &str, revision: Revision) -> Self {
+    fn new(interest: Interest, revision: Revision) -> Self {
         let ring = Ring { events: VecDeque::new(), complete_after: revision, last: revision };
-        Self { prefix: prefix.into(), ring: Mutex::new(ring), changed: Notify::new() }
+        Self { interest, ring: Mutex::new(ring), changed: Notify::new() }
     }
 
-    pub(crate) fn prefix(&self) -> &str {
-        &self.prefix
+    pub(crate) fn interest(&self) -> &Interest {
+        &self.interest
     }
 
     pub(crate) fn changed(&self) -> Notified<'_> {
@@ -110,45 +112,74 @@ impl Ring {
     }
 }
 
-/// Every topic that has watchers.
+/// Every topic that has watchers. Ordered maps: watchers are woken in the same order in every run.
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
-    /// Ordered, so that watchers are woken in the same order in every run.
-    by_prefix: BTreeMap<Arc<str>, (Arc<Topic>, usize)>,
-    /// How many topics there are of each length whose prefix does not end in a slash.
+    by_key: BTreeMap<Arc<str>, Joined>,
+    by_prefix: BTreeMap<Arc<str>, Group>,
+    /// How many groups there are of each length whose prefix does not end in a slash.
     odd_lengths: BTreeMap<usize, usize>,
 }
 
+/// A topic and how many watch it.
+#[derive(Debug)]
+struct Joined {
+    topic: Arc<Topic>,
+    watchers: usize,
+}
+
+/// The topics of one prefix.
+#[derive(Debug, Default)]
+struct Group {
+    all: Option<Joined>,
+    indexes: Vec<Indexed>,
+}
+
+/// The topics of one prefix and index.
+#[derive(Debug)]
+struct Indexed {
+    index: Index,
+    by_value: BTreeMap<Arc<str>, Joined>,
+}
+
 impl Topics {
-    /// The topic of a prefix with one more watcher; a new one is complete from `revision` on.
-    pub(crate) fn join(&mut self, prefix: &str, revision: Revision) -> Arc<Topic> {
-        if let Some((topic, watchers)) = self.by_prefix.get_mut(prefix) {
-            *watchers += 1;
-            return Arc::clone(topic);
-        }
-        let topic = Arc::new(Topic::new(prefix, revision));
-        self.by_prefix.insert(Arc::clone(&topic.prefix), (Arc::clone(&topic), 1));
-        if !prefix.ends_with('/') {
-            *self.odd_lengths.entry(prefix.len()).or_default() += 1;
-        }
-        topic
+    /// The topic of an interest with one more watcher; a new one is complete from `revision` on.
+    pub(crate) fn join(&mut self, interest: &Interest, revision: Revision) -> Arc<Topic> {
+        let joined = match interest {
+            Interest::Key(key) => self.by_key.entry(Arc::clone(key)).or_insert_with(|| Joined::new(interest, revision)),
+            Interest::Prefix(prefix) => self.group(prefix).all.get_or_insert_with(|| Joined::new(interest, revision)),
+            Interest::Indexed { prefix, index, value } => {
+                let indexed = self.group(prefix).index(index);
+                indexed.by_value.entry(Arc::clone(value)).or_insert_with(|| Joined::new(interest, revision))
+            }
+        };
+        joined.watchers += 1;
+        Arc::clone(&joined.topic)
     }
 
     /// Takes one watcher from a topic, and the topic away with the last.
     pub(crate) fn leave(&mut self, topic: &Topic) {
-        let Some((_, watchers)) = self.by_prefix.get_mut(&topic.prefix) else { return };
-        *watchers -= 1;
-        if *watchers > 0 {
-            return;
-        }
-        self.by_prefix.remove(&topic.prefix);
-        let length = topic.prefix.len();
-        if let Some(count) = self.odd_lengths.get_mut(&length)
-            && !topic.prefix.ends_with('/')
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.odd_lengths.remove(&length);
+        match &topic.interest {
+            Interest::Key(key) => {
+                if self.by_key.get_mut(key).is_some_and(Joined::leave) {
+                    self.by_key.remove(key);
+                }
+            }
+            Interest::Prefix(prefix) => {
+                let Some(group) = self.by_prefix.get_mut(prefix) else { return };
+                if group.all.as_mut().is_some_and(Joined::leave) {
+                    group.all = None;
+                    self.clear(prefix);
+                }
+            }
+            Interest::Indexed { prefix, index, value } => {
+                let Some(group) = self.by_prefix.get_mut(prefix) else { return };
+                let indexed = group.index(index);
+                if indexed.by_value.get_mut(value).is_some_and(Joined::leave) {
+                    indexed.by_value.remove(value);
+                    group.indexes.retain(|indexed| !indexed.by_value.is_empty());
+                    self.clear(prefix);
+                }
             }
         }
     }
@@ -157,41 +188,112 @@ impl Topics {
     pub(crate) fn deliver(&self, events: &[Arc<Event>]) -> Vec<Arc<Topic>> {
         let mut touched = Vec::new();
         let Some(group_start) = events.first().map(|event| event.revision) else { return touched };
-        if self.by_prefix.is_empty() {
-            return touched;
-        }
         for event in events {
-            for topic in self.of(&event.entry.key) {
+            self.each_of(event, |topic| {
                 if topic.push(event, group_start) {
                     touched.push(Arc::clone(topic));
                 }
-            }
+            });
         }
         touched
     }
 
     pub(crate) fn forget(&self, oldest: Revision) {
-        self.by_prefix.values().for_each(|(topic, _)| topic.forget(oldest));
+        self.all().for_each(|topic| topic.forget(oldest));
     }
 
     pub(crate) fn restart(&self, revision: Revision) {
-        self.by_prefix.values().for_each(|(topic, _)| topic.restart(revision));
+        self.all().for_each(|topic| topic.restart(revision));
     }
 
     pub(crate) fn wake_all(&self) {
-        self.by_prefix.values().for_each(|(topic, _)| topic.wake());
+        self.all().for_each(|topic| topic.wake());
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.by_prefix.len()
+        self.all().count()
     }
 
-    fn of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Arc<Topic>> {
+    fn all(&self) -> impl Iterator<Item = &Arc<Topic>> {
+        let groups = self.by_prefix.values().flat_map(|group| {
+            let indexed = group.indexes.iter().flat_map(|indexed| indexed.by_value.values());
+            group.all.iter().chain(indexed)
+        });
+        self.by_key.values().chain(groups).map(|joined| &joined.topic)
+    }
+
+    /// Calls `found` once with each topic that an event concerns.
+    fn each_of(&self, event: &Event, mut found: impl FnMut(&Arc<Topic>)) {
+        let key = &*event.entry.key;
+        if let Some(joined) = self.by_key.get(key) {
+            found(&joined.topic);
+        }
+        if self.by_prefix.is_empty() {
+            return;
+        }
         let slashes = key.match_indices('/').map(|(at, _)| &key[..=at]);
         let odd = self.odd_lengths.keys().filter_map(|&length| key.get(..length));
         // A length may also cut the key behind a slash, where the first pass has been already.
         let odd = odd.filter(|prefix| !prefix.ends_with('/'));
-        slashes.chain(odd).filter_map(|prefix| Some(&self.by_prefix.get(prefix)?.0))
+        for group in slashes.chain(odd).filter_map(|prefix| self.by_prefix.get(prefix)) {
+            if let Some(joined) = &group.all {
+                found(&joined.topic);
+            }
+            for indexed in &group.indexes {
+                let joined = indexed.index.values(event).filter_map(|value| indexed.by_value.get(value));
+                joined.for_each(|joined| found(&joined.topic));
+            }
+        }
+    }
+
+    fn group(&mut self, prefix: &Arc<str>) -> &mut Group {
+        let (odd_lengths, length) = (&mut self.odd_lengths, prefix.len());
+        self.by_prefix.entry(Arc::clone(prefix)).or_insert_with(|| {
+            if !prefix.ends_with('/') {
+                *odd_lengths.entry(length).or_default() += 1;
+            }
+            Group::default()
+        })
+    }
+
+    /// Takes a group away that has no topics.
+    fn clear(&mut self, prefix: &Arc<str>) {
+        if self.by_prefix.get(prefix).is_none_or(|group| group.all.is_some() || !group.indexes.is_empty()) {
+            return;
+        }
+        self.by_prefix.remove(prefix);
+        let length = prefix.len();
+        if let Some(count) = self.odd_lengths.get_mut(&length)
+            && !prefix.ends_with('/')
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.odd_lengths.remove(&length);
+            }
+        }
+    }
+}
+
+impl Joined {
+    fn new(interest: &Interest, revision: Revision) -> Self {
+        Self { topic: Arc::new(Topic::new(interest.clone(), revision)), watchers: 0 }
+    }
+
+    /// One watcher less; true if it was the last.
+    fn leave(&mut self) -> bool {
+        self.watchers -= 1;
+        self.watchers == 0
+    }
+}
+
+impl Group {
+    fn index(&mut self, index: &Index) -> &mut Indexed {
+        let at = self.indexes.iter().position(|indexed| indexed.index.name() == index.name());
+        let at = at.unwrap_or_else(|| {
+            self.indexes.push(Indexed { index: index.clone(), by_value: BTreeMap::new() });
+            self.indexes.len() - 1
+        });
+        &mut self.indexes[at]
     }
 }

@@ -27,7 +27,7 @@ pub enum EventKind {
     Delete,
 }
 
-/// The changes under one prefix, in order, each once.
+/// The changes that concern one [`Interest`](crate::Interest), in order, each once.
 #[derive(Debug)]
 pub struct Watch {
     state: Arc<State>,
@@ -82,7 +82,7 @@ impl Watch {
         let batch = match self.topic.batch(cursor, visible, BATCH) {
             Some(batch) => batch,
             // The topic keeps less than the history does.
-            None => snapshot.batch(self.topic.prefix(), cursor, BATCH)?,
+            None => snapshot.batch(self.topic.interest(), cursor, BATCH)?,
         };
         *self.cursor.get_mut() = match batch.events.last() {
             Some(last) if !batch.complete => last.revision,

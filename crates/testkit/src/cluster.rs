@@ -167,7 +167,7 @@ impl Cluster {
         let object: DynamicObject = serde_json::from_value(object).unwrap_or_else(|e| panic!("not an object: {e}"));
         let types = object.types.clone().unwrap_or_default();
         let gvk = GroupVersionKind::try_from(&types).unwrap_or_else(|e| panic!("{e}"));
-        let catalogue = self.server.registry.catalogue.load_full();
+        let catalogue = self.server.registry.catalogue.latest();
         let plural = catalogue.of_group_version(&gvk.group, &gvk.version).find(|r| r.kind == gvk.kind);
         let resource = match plural {
             Some(resource) => ApiResource::from_gvk_with_plural(&gvk, &resource.name),

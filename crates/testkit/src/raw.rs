@@ -32,7 +32,7 @@ impl Answer {
 impl Cluster {
     /// Sends a request as the administrator, with the body as it is.
     pub async fn request(&self, method: &str, path: &str, media: &str, body: impl Into<Bytes>) -> Answer {
-        self.request_as(Peer::Internal(User::internal("kubernetes-admin")), &[], method, path, media, body).await
+        self.request_as(Peer::Internal(User::internal("kubernetes-admin").into()), &[], method, path, media, body).await
     }
 
     /// The same in another's name and with more headers.

@@ -8,7 +8,7 @@ use serde_json::json;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 fn user(name: &str) -> Peer {
-    Peer::Internal(User::new(name, &[]))
+    Peer::Internal(User::new(name, &[]).into())
 }
 
 #[tokio::test(start_paused = true)]

@@ -140,8 +140,9 @@ async fn a_review_has_no_table() {
     let body = r#"{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}"#;
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    let admin =
-        || pintle_apiserver::request::Peer::Internal(pintle_apiserver::authn::User::internal("kubernetes-admin"));
+    let admin = || {
+        pintle_apiserver::request::Peer::Internal(pintle_apiserver::authn::User::internal("kubernetes-admin").into())
+    };
     let answer = cluster.request_as(admin(), &[("accept", table)], "POST", path, JSON, body).await;
     assert_eq!((answer.code, &answer.body["reason"]), (406, &json!("NotAcceptable")), "{}", answer.body);
     let either = format!("{table},application/json");

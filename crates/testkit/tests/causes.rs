@@ -13,7 +13,7 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
 fn admin() -> Peer {
-    Peer::Internal(User::internal("kubernetes-admin"))
+    Peer::Internal(User::internal("kubernetes-admin").into())
 }
 
 fn map(name: &str, data: &str) -> String {
@@ -148,7 +148,7 @@ async fn a_cause_that_cannot_be_read_is_dropped_and_the_write_goes_on() {
 async fn who_may_not_ask_hears_the_same_whatever_exists() {
     let cluster = Cluster::bare().await;
     create(&cluster, "there", "").await;
-    let jane = || Peer::Internal(User::new("jane", &[]));
+    let jane = || Peer::Internal(User::new("jane", &[]).into());
     let mut answers = Vec::new();
     for name in ["there", "nowhere"] {
         let path = format!("{CAUSES}?kind=ConfigMap&name={name}&chain=true");

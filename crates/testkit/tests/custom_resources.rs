@@ -120,7 +120,7 @@ async fn status_scale_and_columns_work_as_for_built_in_kinds() {
     let after = cluster.request("GET", &path, "", "").await;
     assert_eq!((&after.body["spec"]["masts"], &after.body["metadata"]["generation"]), (&json!(3), &json!(2)));
     let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
-    let admin = pintle_apiserver::request::Peer::Internal(pintle_apiserver::authn::User::internal("admin"));
+    let admin = pintle_apiserver::request::Peer::Internal(pintle_apiserver::authn::User::internal("admin").into());
     let table = cluster.request_as(admin, &accept, "GET", &path, "", "").await;
     assert_eq!(table.body["columnDefinitions"][1]["name"], "Masts");
     assert_eq!(table.body["rows"][0]["cells"], json!(["argo", 3]));

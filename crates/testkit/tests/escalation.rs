@@ -9,7 +9,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 fn user(name: &str) -> Peer {
-    Peer::Internal(User::new(name, &[]))
+    Peer::Internal(User::new(name, &[]).into())
 }
 
 /// Gives a user a cluster role everywhere, or in one namespace.

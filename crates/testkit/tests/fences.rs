@@ -24,7 +24,7 @@ async fn with_lease(holder: &str, term: i32) -> Cluster {
 async fn write_as(cluster: &Cluster, user: User, fence: &str, name: &str) -> Answer {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string();
     let headers = [("pintle-fence", fence)];
-    cluster.request_as(Peer::Internal(user), &headers, "POST", MAPS, "application/json", map).await
+    cluster.request_as(Peer::Internal(user.into()), &headers, "POST", MAPS, "application/json", map).await
 }
 
 async fn write(cluster: &Cluster, fence: &str, name: &str) -> Answer {
@@ -70,7 +70,7 @@ async fn every_way_of_changing_is_fenced_and_reading_is_not() {
     let cluster = with_lease("two", 4).await;
     assert_eq!(write(&cluster, "kube-system/at:4", "a").await.code, 201);
     let stale = [("pintle-fence", "kube-system/at:3")];
-    let admin = || Peer::Internal(User::internal("admin"));
+    let admin = || Peer::Internal(User::internal("admin").into());
     let path = format!("{MAPS}/a");
     let whole =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}}).to_string();
@@ -91,7 +91,7 @@ async fn every_way_of_changing_is_fenced_and_reading_is_not() {
 async fn a_leader_renews_and_gives_up_its_lease_under_its_own_fence() {
     let cluster = with_lease("one", 3).await;
     let fence = [("pintle-fence", "kube-system/at:3@one")];
-    let admin = || Peer::Internal(User::internal("admin"));
+    let admin = || Peer::Internal(User::internal("admin").into());
     for body in [r#"{"spec":{"leaseDurationSeconds":20}}"#, r#"{"spec":{"holderIdentity":""}}"#] {
         let answer = cluster.request_as(admin(), &fence, "PATCH", LEASE, MERGE, body).await;
         assert_eq!(answer.code, 200, "{}", answer.message());

@@ -28,7 +28,7 @@ async fn a_watch_that_is_to_last_for_ever_begins() {
         let path = format!("/api/v1/pods?watch=1&timeoutSeconds={seconds}");
         let (mut head, ()) = http::Request::new(()).into_parts();
         head.uri = path.parse().unwrap();
-        let peer = Peer::Internal(User::internal("kubernetes-admin"));
+        let peer = Peer::Internal(User::internal("kubernetes-admin").into());
         let answer = cluster.server.handle(Request::new(head, bytes::Bytes::new(), peer)).await;
         // The last one is more than a signed number holds.
         let expected = if seconds.parse::<i64>().is_ok() { 200 } else { 400 };
@@ -50,7 +50,7 @@ async fn a_long_table_comes_piece_by_piece_and_says_the_same() {
     head.uri = "/api/v1/namespaces/default/configmaps".parse().unwrap();
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     head.headers.insert("accept", table.parse().unwrap());
-    let peer = Peer::Internal(User::internal("kubernetes-admin"));
+    let peer = Peer::Internal(User::internal("kubernetes-admin").into());
     let answer = cluster.server.handle(Request::new(head, bytes::Bytes::new(), peer)).await;
     let (mut body, mut pieces, mut whole) = (answer.into_body(), 0, Vec::new());
     while let Some(Ok(frame)) = body.frame().await {

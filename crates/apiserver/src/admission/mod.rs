@@ -1,97 +1,203 @@
-//! What the cluster has to say about a write before it is checked: one place that lists all admission, in order.
+//! What the cluster has to say about a write or a connection: one ordered list of plugins behind one interface.
+//!
+//! - First each plugin may change the object, in the order of [`plugins`]; then, when nothing changes any more, each may refuse
+//!   it. Every write passes, and every connection to a Pod, a Service or a node.
+//! - A subresource shows its own object: a Scale, a Binding, an Eviction, a TokenRequest, PodExecOptions.
+//! - A plugin is one file and one line in [`plugins`]. CONTRIBUTING.md has the checklist.
 
+mod account;
+mod certificates;
+mod definitions;
+mod limits;
 mod namespaces;
-pub(crate) mod node_restriction;
-mod nodes;
-mod pods;
-mod requests;
+mod node_restriction;
+mod node_taint;
+mod priority;
 mod rights;
 mod runtime_class;
-mod volumes;
+mod storage_class;
+mod storage_protection;
+mod tolerations;
 
 use crate::authz::Authorizer;
-use crate::registry::{Registry, Write};
+use crate::call::Call;
+use crate::catalogue::Resource;
+use crate::codec;
+use crate::notes::Notes;
+use crate::registry::{Registry, read_error};
+use futures::future::BoxFuture;
 use pintle_meta::Status;
+use pintle_store::{Range, Revision};
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Every plugin, in the order in which they are asked.
+fn plugins() -> Vec<Box<dyn Plugin>> {
+    vec![
+        Box::new(definitions::Definitions),
+        Box::new(namespaces::Namespaces),
+        Box::new(limits::Limits),
+        Box::new(account::Account),
+        Box::new(node_restriction::NodeRestriction),
+        Box::new(node_taint::NodeTaint),
+        Box::new(priority::Priority),
+        Box::new(tolerations::Tolerations),
+        Box::new(storage_class::StorageClass),
+        Box::new(storage_protection::StorageProtection),
+        Box::new(runtime_class::RuntimeClass),
+        Box::new(certificates::Certificates),
+        Box::new(rights::Rights),
+    ]
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Create,
     Update,
     Delete,
+    /// A connection to a process, a port or a server behind the API.
+    Connect,
 }
 
-/// What admission has to know besides the objects.
+/// What a plugin is asked about.
+#[derive(Clone, Copy)]
+pub struct Review<'a> {
+    pub registry: &'a Registry,
+    pub call: &'a Call,
+    pub notes: &'a Notes,
+    /// In the version that is stored.
+    pub resource: &'a Arc<Resource>,
+    pub operation: Operation,
+    /// The stored object, or the part of it that is shown.
+    pub old: Option<&'a Value>,
+    /// None where nothing is committed.
+    pub conditions: Option<&'a Conditions>,
+}
+
+/// One member of the list.
+pub trait Plugin: Send + Sync {
+    /// Has it anything to say about this? What it is not asked costs nothing.
+    fn concerns(&self, review: &Review<'_>) -> bool;
+
+    /// May it change the object?
+    fn changes(&self) -> bool {
+        false
+    }
+
+    /// Changes the object, or refuses it early.
+    fn mutate<'a>(&'a self, _review: &'a Review<'a>, _object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Refuses the object as it will be stored; `None` for a deletion.
+    fn validate<'a>(
+        &'a self,
+        _review: &'a Review<'a>,
+        _object: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
 pub struct Admission {
     pub authorizer: Arc<Authorizer>,
+    plugins: Vec<Box<dyn Plugin>>,
 }
 
 impl Admission {
-    /// May change the object, in this order.
-    pub async fn admit(
-        &self,
-        registry: &Registry,
-        write: &Write<'_>,
-        operation: Operation,
-        old: Option<&Value>,
-        object: &mut Value,
-    ) -> Result<(), Status> {
-        node_restriction::on_write(registry, write, operation, old, object).await?;
-        if operation == Operation::Create {
-            namespaces::must_be_active(registry, write).await?;
-        }
-        if write.subresource.is_empty() && operation == Operation::Create {
-            match (write.resource.group.as_str(), write.resource.name.as_str()) {
-                ("", "pods") => {
-                    runtime_class::admit(registry, write, object).await?;
-                    pods::admit(registry, write, object).await?;
-                }
-                ("", "nodes") => nodes::not_ready(object),
-                ("", "persistentvolumeclaims") => {
-                    volumes::default_class(registry, object).await;
-                    volumes::protect(object, "kubernetes.io/pvc-protection");
-                }
-                ("", "persistentvolumes") => volumes::protect(object, "kubernetes.io/pv-protection"),
-                ("certificates.k8s.io", "certificatesigningrequests") => requests::sign(write.user, object),
-                _ => {}
-            }
-        }
-        let is_pod = write.resource.group.is_empty() && write.resource.name == "pods";
-        if write.subresource.is_empty() && operation == Operation::Update && is_pod {
-            pods::tolerations(object);
-        }
-        if write.resource.group == requests::GROUP && write.resource.kind == "CertificateSigningRequest" {
-            requests::must_be_entitled(&self.authorizer, write, operation, old, object).await?;
+    pub fn new(authorizer: Arc<Authorizer>) -> Self {
+        Admission { authorizer, plugins: plugins() }
+    }
+
+    fn concerned<'a>(&'a self, review: &'a Review<'a>) -> impl Iterator<Item = &'a dyn Plugin> {
+        self.plugins.iter().map(|plugin| &**plugin).filter(|plugin| plugin.concerns(review))
+    }
+
+    /// Will any plugin want to change the object?
+    pub fn may_change(&self, review: &Review<'_>) -> bool {
+        self.concerned(review).any(|plugin| plugin.changes())
+    }
+
+    pub async fn mutate(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Status> {
+        for plugin in self.concerned(review).filter(|plugin| plugin.changes()) {
+            plugin.mutate(review, object).await?;
         }
         Ok(())
     }
 
-    /// May refuse the object, after everything has changed that changes.
-    pub async fn validate(
-        &self,
-        write: &Write<'_>,
-        operation: Operation,
-        old: Option<&Value>,
-        object: &Value,
-    ) -> Result<(), Status> {
-        if operation == Operation::Delete {
-            node_restriction::on_delete(write, object)?;
-            namespaces::protect(write, object)?;
-        }
-        if operation != Operation::Delete && write.resource.group == rights::GROUP {
-            rights::must_be_held(&self.authorizer, write, old, object).await?;
+    pub async fn validate(&self, review: &Review<'_>, object: Option<&Value>) -> Result<(), Status> {
+        for plugin in self.concerned(review) {
+            plugin.validate(review, object).await?;
         }
         Ok(())
+    }
+
+    /// Both, for what is not stored: the object of a subresource, a question, a connection.
+    pub async fn pass(
+        &self,
+        registry: &Registry,
+        call: &Call,
+        notes: &Notes,
+        operation: Operation,
+        object: &mut Value,
+    ) -> Result<(), Status> {
+        let resource = call.resource()?;
+        let review = Review { registry, call, notes, resource, operation, old: None, conditions: None };
+        self.mutate(&review, object).await?;
+        self.validate(&review, Some(object)).await
     }
 }
 
-pub(crate) fn forbidden(write: &Write<'_>, name: &str, why: &str) -> Status {
-    let resource = pintle_meta::names::qualified_resource(&write.resource.group, &write.resource.name);
-    let message = format!("{resource} {name:?} is forbidden: {why}");
-    Status::new(403, "Forbidden", message).with_details(pintle_meta::status::about(
-        name,
-        &write.resource.group,
-        &write.resource.name,
-    ))
+impl<'a> Review<'a> {
+    /// The same about a part of the object.
+    pub fn of_part(self, old: Option<&'a Value>) -> Self {
+        Review { old, ..self }
+    }
+
+    /// Is it about this resource of a built-in group, through this subresource?
+    fn is_of(&self, group: &str, resource: &str, subresource: &str) -> bool {
+        self.resource.name == resource && self.resource.group == group && self.call.path.subresource == subresource
+    }
+
+    fn is_new(&self, group: &str, resource: &str) -> bool {
+        self.operation == Operation::Create && self.is_of(group, resource, "")
+    }
+
+    /// A stored object, by its key.
+    async fn read(&self, key: &str) -> Result<Option<Value>, Status> {
+        let entry = self.registry.store.get(key).await.map_err(read_error)?;
+        Ok(entry.map(|entry| codec::decode(&entry.value)))
+    }
+
+    /// Everything below a prefix.
+    async fn list(&self, prefix: impl Into<String>) -> Result<Vec<Value>, Status> {
+        let page = self.registry.store.range(Range::prefix(prefix)).await.map_err(read_error)?;
+        Ok(page.entries.iter().map(|entry| codec::decode(&entry.value)).collect())
+    }
+
+    fn authorizer(&self) -> &'a Authorizer {
+        &self.registry.admission.authorizer
+    }
+
+    /// The refusal of an object, in the words of the API.
+    fn forbidden(&self, name: &str, why: &str) -> Status {
+        let (group, resource) = (&self.resource.group, &self.resource.name);
+        let whole = pintle_meta::names::qualified_resource(group, resource);
+        let message = format!("{whole} {name:?} is forbidden: {why}");
+        Status::new(403, "Forbidden", message).with_details(pintle_meta::status::about(name, group, resource))
+    }
+}
+
+/// What a decision rests on: stored objects that must be unchanged when the write is committed.
+#[derive(Default)]
+pub struct Conditions(Mutex<Vec<(Arc<str>, Revision)>>);
+
+impl Conditions {
+    pub fn add(&self, key: Arc<str>, revision: Revision) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key, revision));
+    }
+
+    pub fn checks(&self) -> Vec<(Arc<str>, Revision)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }

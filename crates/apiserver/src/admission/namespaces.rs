@@ -1,45 +1,60 @@
-//! Objects go only into namespaces that exist and are not on their way out; some namespaces stay.
+//! Nothing new comes into a namespace that is not there or is going, also not in the moment of the commit.
 
-use super::forbidden;
-use crate::registry::{Registry, Write};
+use super::{Operation, Plugin, Review};
+use crate::keys;
+use crate::registry::{facets, read_error};
+use futures::future::BoxFuture;
 use pintle_meta::{Status, object};
 use serde_json::{Value, json};
 
 /// Without these nothing works.
 const ETERNAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-pub(super) async fn must_be_active(registry: &Registry, write: &Write<'_>) -> Result<(), Status> {
-    if !write.resource.namespaced {
-        return Ok(());
+pub struct Namespaces;
+
+impl Plugin for Namespaces {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        match review.operation {
+            Operation::Create => review.resource.namespaced,
+            Operation::Delete => review.is_of("", "namespaces", ""),
+            Operation::Update | Operation::Connect => false,
+        }
     }
-    let name = write.namespace;
-    let key = format!("/registry/namespaces/{name}");
-    let found = registry.store.get(&key).await.map_err(crate::registry::read_error)?;
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn mutate<'a>(&'a self, review: &'a Review<'a>, _: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(must_be_active(review))
+    }
+
+    fn validate<'a>(&'a self, review: &'a Review<'a>, _: Option<&'a Value>) -> BoxFuture<'a, Result<(), Status>> {
+        let name = review.old.map(object::name).filter(|_| review.operation == Operation::Delete);
+        let refused = name.filter(|name| ETERNAL.contains(name));
+        let answer = refused.map(|name| review.forbidden(name, "this namespace may not be deleted"));
+        Box::pin(std::future::ready(answer.map_or(Ok(()), Err)))
+    }
+}
+
+async fn must_be_active(review: &Review<'_>) -> Result<(), Status> {
+    let (name, registry) = (review.call.namespace(), review.registry);
+    let found = registry.store.get(&keys::named(keys::NAMESPACES, name)).await.map_err(read_error)?;
     let Some(entry) = found else { return Err(Status::not_found("", "namespaces", name)) };
-    let is_terminating = {
-        // The phase is the only part of a namespace that counts here; its facets have it.
-        let catalogue = registry.catalogue.load();
-        catalogue
-            .get("", "v1", "namespaces")
-            .and_then(|r| crate::registry::facets(r, &entry).field("status.phase").map(|p| p == "Terminating"))
-            .unwrap_or(false)
-    };
-    if !is_terminating {
+    let catalogue = registry.catalogue.latest();
+    // The phase is the only part of a namespace that counts here; its facets have it.
+    let phase = catalogue.get("", "v1", "namespaces").and_then(|r| facets(r, &entry).field("status.phase"));
+    if phase != Some("Terminating") {
+        if let Some(conditions) = review.conditions {
+            conditions.add(entry.key.clone(), entry.mod_revision);
+        }
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {name} because it is being terminated");
-    let mut status = forbidden(write, "", &why);
+    let mut status = review.forbidden("", &why);
     if let Some(details) = &mut status.details {
         details["causes"] = json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace",
             "message": format!("namespace {name} is being terminated")}]);
     }
     Err(status)
-}
-
-pub(super) fn protect(write: &Write<'_>, object: &Value) -> Result<(), Status> {
-    let name = object::name(object);
-    if write.resource.kind == "Namespace" && write.resource.group.is_empty() && ETERNAL.contains(&name) {
-        return Err(forbidden(write, name, "this namespace may not be deleted"));
-    }
-    Ok(())
 }

@@ -1,15 +1,15 @@
 //! What a node may write: its own Node and Lease, the status of its own Pods, and mirrors of its own static Pods.
 
-use super::{Operation, forbidden};
-use crate::ApiServer;
-use crate::authz::Attributes;
-use crate::codec;
-use crate::exchange::Exchange;
-use crate::registry::{Registry, Write};
+use super::{Operation, Plugin, Review};
+use crate::call::Call;
+use crate::keys;
+use crate::request::ResourcePath;
 use crate::resources::certificates::request;
 use crate::resources::check;
 use crate::resources::core::pod_spec::references;
-use pintle_meta::{Status, names, object};
+use crate::verb::Verb;
+use futures::future::BoxFuture;
+use pintle_meta::{Status, object};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -30,50 +30,64 @@ const OWN_LABELS: &[&str] = &[
     "topology.kubernetes.io/zone",
 ];
 
-/// A write of a node, before anything else has a say. Who is no node is not concerned.
-pub(super) async fn on_write(
-    registry: &Registry,
-    write: &Write<'_>,
-    operation: Operation,
-    old: Option<&Value>,
-    object: &Value,
-) -> Result<(), Status> {
-    let Some(node) = write.user.node() else { return Ok(()) };
-    let own = match (write.resource.group.as_str(), write.resource.name.as_str()) {
-        ("", "pods") if operation == Operation::Create => {
-            let key = format!("/registry/minions/{node}");
-            let entry = registry.store.get(&key).await.map_err(crate::registry::read_error)?;
-            let uid = entry.map(|entry| object::uid(&codec::decode(&entry.value)).to_owned());
-            mirror(node, uid.as_deref().unwrap_or_default(), object)
-        }
-        _ => judge(node, write, operation, old, object),
-    };
-    own.map_err(|why| forbidden(write, object::name(object), &why))
-}
+pub struct NodeRestriction;
 
-/// The same for a deletion, of which an eviction is one.
-pub(super) fn on_delete(write: &Write<'_>, object: &Value) -> Result<(), Status> {
-    let Some(node) = write.user.node() else { return Ok(()) };
-    judge(node, write, Operation::Delete, None, object).map_err(|why| forbidden(write, object::name(object), &why))
-}
-
-fn judge(
-    node: &str,
-    write: &Write<'_>,
-    operation: Operation,
-    old: Option<&Value>,
-    object: &Value,
-) -> Result<(), String> {
-    if node.is_empty() {
-        return Err(format!("could not determine node from user {:?}", write.user.name));
+impl Plugin for NodeRestriction {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        review.call.user.node().is_some()
     }
-    let is_own = object::name(object) == node;
-    match (write.resource.group.as_str(), write.resource.name.as_str(), write.subresource) {
-        ("", "pods", "" | "eviction") if operation == Operation::Delete => match runs_here(object, node) {
-            true => Ok(()),
-            false if write.subresource == "eviction" => {
-                Err(format!("node {node} can only evict pods with spec.nodeName set to itself"))
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    /// Before others change the object: what counts is what the node sent.
+    fn mutate<'a>(&'a self, review: &'a Review<'a>, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let Some(node) = review.call.user.node() else { return Ok(()) };
+            if review.is_of("", "serviceaccounts", "token") {
+                return token(review, node, object).await;
             }
+            let judged = match (review.operation, review.is_of("", "pods", ""), review.is_of("", "pods", "eviction")) {
+                (Operation::Create, true, _) => {
+                    let own = review.read(&keys::named(keys::NODES, node)).await?;
+                    mirror(node, own.as_ref().map(object::uid).unwrap_or_default(), object)
+                }
+                (Operation::Create, _, true) => evicts(review, node).await?,
+                _ => judge(node, review, object),
+            };
+            judged.map_err(|why| review.forbidden(object::name(object), &why))
+        })
+    }
+
+    fn validate<'a>(&'a self, review: &'a Review<'a>, _: Option<&'a Value>) -> BoxFuture<'a, Result<(), Status>> {
+        let (node, old) = (review.call.user.node(), review.old.filter(|_| review.operation == Operation::Delete));
+        let judged = match (node, old) {
+            (Some(node), Some(old)) => judge(node, review, old).map_err(|why| (object::name(old), why)),
+            _ => Ok(()),
+        };
+        Box::pin(std::future::ready(judged.map_err(|(name, why)| review.forbidden(name, &why))))
+    }
+}
+
+/// A node evicts only Pods that run on it.
+async fn evicts(review: &Review<'_>, node: &str) -> Result<Result<(), String>, Status> {
+    let key = keys::in_namespace(keys::PODS, review.call.namespace(), &review.call.path.name);
+    let pod = review.read(&key).await?;
+    let runs = pod.is_none_or(|pod| runs_here(&pod, node));
+    Ok(runs.then_some(()).ok_or_else(|| format!("node {node} can only evict pods with spec.nodeName set to itself")))
+}
+
+fn judge(node: &str, review: &Review<'_>, object: &Value) -> Result<(), String> {
+    if node.is_empty() {
+        return Err(format!("could not determine node from user {:?}", review.call.user.name));
+    }
+    let (operation, old) = (review.operation, review.old);
+    let is_own = object::name(object) == node;
+    let (group, resource) = (review.resource.group.as_str(), review.resource.name.as_str());
+    match (group, resource, review.call.path.subresource.as_str()) {
+        ("", "pods", "") if operation == Operation::Delete => match runs_here(object, node) {
+            true => Ok(()),
             false => Err(format!("node {node:?} can only delete pods with spec.nodeName set to itself")),
         },
         ("", "pods", "status") => status(node, old, object),
@@ -81,6 +95,7 @@ fn judge(
         ("", "pods", other) => {
             Err(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
         }
+        ("", "nodes", _) if operation == Operation::Delete && is_own => Ok(()),
         ("", "nodes", _) => own_node(node, old, object),
         ("", "persistentvolumeclaims", "status") => claim_status(node, old, object),
         ("", "persistentvolumeclaims", _) => Err("may only update PVC status".to_owned()),
@@ -219,24 +234,17 @@ fn own_request(node: &str, csr: &Value) -> Result<(), String> {
 }
 
 /// A node asks for tokens only for its own Pods, and only for those whom they name as their audience.
-pub(crate) async fn token(server: &ApiServer, exchange: &Exchange, review: &Value) -> Result<(), Status> {
-    let Some(node) = exchange.user.node() else { return Ok(()) };
-    let (namespace, account) = (exchange.namespace(), exchange.path.name.as_str());
-    let refuse = |why: String| {
-        let resource = names::qualified_resource("", "serviceaccounts");
-        Status::new(403, "Forbidden", format!("{resource} {account:?} is forbidden: {why}"))
-            .with_details(pintle_meta::status::about(account, "", "serviceaccounts"))
-    };
-    let bound = |key: &str| object::text(review, &["spec", "boundObjectRef", key]);
+async fn token(review: &Review<'_>, node: &str, request: &Value) -> Result<(), Status> {
+    let (namespace, account) = (review.call.namespace(), review.call.path.name.as_str());
+    let refuse = |why: String| review.forbidden(account, &why);
+    let bound = |key: &str| object::text(request, &["spec", "boundObjectRef", key]);
     if bound("apiVersion") != "v1" || bound("kind") != "Pod" || bound("name").is_empty() {
         return Err(refuse("node requested token not bound to a pod".to_owned()));
     }
     if bound("uid").is_empty() {
         return Err(refuse("node requested token with a pod binding without a uid".to_owned()));
     }
-    let key = format!("/registry/pods/{namespace}/{}", bound("name"));
-    let entry = server.registry.store.get(&key).await.map_err(crate::registry::read_error)?;
-    let pod = entry.map(|entry| codec::decode(&entry.value));
+    let pod = review.read(&keys::in_namespace(keys::PODS, namespace, bound("name"))).await?;
     let pod = pod.ok_or_else(|| Status::not_found("", "pods", bound("name")))?;
     if object::uid(&pod) != bound("uid") {
         let uid = bound("uid");
@@ -247,7 +255,7 @@ pub(crate) async fn token(server: &ApiServer, exchange: &Exchange, review: &Valu
     if !runs_here(&pod, node) {
         return Err(refuse("node requested token bound to a pod scheduled on a different node".to_owned()));
     }
-    let audience = match object::list(review, &["spec", "audiences"]) {
+    let audience = match object::list(request, &["spec", "audiences"]) {
         [] => "",
         [one] => one.as_str().unwrap_or_default(),
         _ => return Err(refuse("node may only request 0 or 1 audiences".to_owned())),
@@ -255,13 +263,17 @@ pub(crate) async fn token(server: &ApiServer, exchange: &Exchange, review: &Valu
     if names_audience(&pod, audience) {
         return Ok(());
     }
-    let verb = "request-serviceaccounts-token-audience";
-    let attributes = Attributes { verb, resource: audience, namespace, name: account, ..Attributes::default() };
-    match server.authorizer.allows(&exchange.user, &attributes).await {
+    let path = ResourcePath {
+        resource: audience.to_owned(),
+        namespace: namespace.to_owned(),
+        name: account.to_owned(),
+        ..ResourcePath::default()
+    };
+    let user = &review.call.user;
+    let right = Call::asks(user.clone(), Verb::right("request-serviceaccounts-token-audience"), path);
+    match review.authorizer().allows(&right).await {
         true => Ok(()),
-        false => {
-            Err(refuse(format!("{} is not authorized to request tokens for audience {audience:?}", exchange.user.name)))
-        }
+        false => Err(refuse(format!("{} is not authorized to request tokens for audience {audience:?}", user.name))),
     }
 }
 

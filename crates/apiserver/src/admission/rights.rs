@@ -1,34 +1,50 @@
 //! Nobody gives away more than they have: a role holds only rights that its author holds, and so does a binding.
 
-use super::forbidden;
+use super::{Operation, Plugin, Review};
 use crate::authn::MASTERS;
-use crate::authz::rules::Rule;
-use crate::authz::{Attributes, Authorizer};
-use crate::registry::Write;
+use crate::authz::rule::Rule;
+use crate::call::Call;
+use crate::request::ResourcePath;
 use crate::resources::check;
+use crate::verb::Verb;
+use futures::future::BoxFuture;
 use pintle_meta::{Status, object};
 use serde_json::Value;
 
-pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
+const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) async fn must_be_held(
-    authorizer: &Authorizer,
-    write: &Write<'_>,
-    old: Option<&Value>,
-    object: &Value,
-) -> Result<(), Status> {
-    if write.user.is_in(MASTERS) || old.is_some_and(|old| only_owners_or_finalizers_differ(old, object)) {
+pub struct Rights;
+
+impl Plugin for Rights {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        review.resource.group == GROUP && matches!(review.operation, Operation::Create | Operation::Update)
+    }
+
+    fn validate<'a>(&'a self, review: &'a Review<'a>, object: Option<&'a Value>) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            match object {
+                Some(object) => must_be_held(review, object).await,
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+async fn must_be_held(review: &Review<'_>, object: &Value) -> Result<(), Status> {
+    let (user, namespace) = (&review.call.user, review.call.namespace());
+    if user.is_in(MASTERS) || review.old.is_some_and(|old| only_owners_or_finalizers_differ(old, object)) {
         return Ok(());
     }
+    let authorizer = review.authorizer();
     let policy = authorizer.policy().await;
     // Who may escalate, or bind this very role, need not hold what is in it.
-    let (verb, resource, name, rules) = match write.resource.kind.as_str() {
-        "Role" | "ClusterRole" => ("escalate", write.resource.name.as_str(), object::name(object), rules_of(object)),
+    let (verb, resource, name, rules) = match review.resource.kind.as_str() {
+        "Role" | "ClusterRole" => ("escalate", review.resource.name.as_str(), object::name(object), rules_of(object)),
         _ => {
             let (kind, name) = (object::text(object, &["roleRef", "kind"]), object::text(object, &["roleRef", "name"]));
             let (resource, namespace) = match kind {
                 "ClusterRole" => ("clusterroles", ""),
-                _ => ("roles", write.namespace),
+                _ => ("roles", namespace),
             };
             let Some(rules) = policy.role(namespace, name) else {
                 return Err(Status::not_found(GROUP, resource, name));
@@ -36,33 +52,39 @@ pub(super) async fn must_be_held(
             ("bind", resource, name, rules.to_vec())
         }
     };
-    let attributes =
-        Attributes { verb, group: GROUP, resource, namespace: write.namespace, name, ..Attributes::default() };
-    if authorizer.allows(write.user, &attributes).await {
+    let path = ResourcePath {
+        group: GROUP.to_owned(),
+        resource: resource.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        ..ResourcePath::default()
+    };
+    if authorizer.allows(&Call::asks(user.clone(), Verb::right(verb), path)).await {
         return Ok(());
     }
-    let held: Vec<&Rule> = policy.rules_for(write.user, write.namespace).collect();
+    let held = policy.rules_for(user, namespace);
     let missing = missing(&held, &rules);
     if !missing.is_empty() {
-        let groups: Vec<String> = write.user.groups.iter().map(|g| format!("{g:?}")).collect();
+        let groups: Vec<String> = user.groups.iter().map(|g| format!("{g:?}")).collect();
         let why = format!(
             "user {:?} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
-            write.user.name,
+            user.name,
             groups.join(" "),
             missing.join("\n")
         );
-        return Err(forbidden(write, object::name(object), &why));
+        return Err(review.forbidden(object::name(object), &why));
     }
     // An aggregating role takes in whatever its selectors will ever match, so it needs every right there is.
-    if old.into_iter().chain([object]).any(aggregates) && !self::missing(&held, &full_authority()).is_empty() {
+    let aggregating = review.old.into_iter().chain([object]).any(aggregates);
+    if aggregating && !self::missing(&held, &full_authority()).is_empty() {
         let why = "must have cluster-admin privileges to use the aggregationRule";
-        return Err(forbidden(write, object::name(object), why));
+        return Err(review.forbidden(object::name(object), why));
     }
     Ok(())
 }
 
 /// The parts of `rules` that none of the held rules covers, as text.
-fn missing(held: &[&Rule], rules: &[Rule]) -> Vec<String> {
+fn missing(held: &[Rule], rules: &[Rule]) -> Vec<String> {
     let parts = rules.iter().flat_map(Rule::parts);
     parts.filter(|part| !held.iter().any(|h| h.covers(part))).map(|part| part.to_string()).collect()
 }

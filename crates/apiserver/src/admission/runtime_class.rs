@@ -1,25 +1,37 @@
 //! What a new Pod gets from its RuntimeClass: what running it costs beside its containers, and where it can run.
 
-use super::forbidden;
-use crate::codec;
-use crate::registry::{Registry, Write};
+use super::{Plugin, Review};
+use crate::keys;
+use futures::future::BoxFuture;
 use pintle_meta::{Status, object};
 use serde_json::{Map, Value};
 
-pub(super) async fn admit(registry: &Registry, write: &Write<'_>, pod: &mut Value) -> Result<(), Status> {
+pub struct RuntimeClass;
+
+impl Plugin for RuntimeClass {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        review.is_new("", "pods")
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn mutate<'a>(&'a self, review: &'a Review<'a>, pod: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(admit(review, pod))
+    }
+}
+
+async fn admit(review: &Review<'_>, pod: &mut Value) -> Result<(), Status> {
     let class = match object::text(pod, &["spec", "runtimeClassName"]) {
         "" => None,
         name => {
-            let found = registry.store.get(&format!("/registry/runtimeclasses/{name}")).await;
-            let found = found.map_err(crate::registry::read_error)?;
-            let missing = || {
-                let why = format!("pod rejected: RuntimeClass {name:?} not found");
-                forbidden(write, object::name(pod), &why)
-            };
-            Some(codec::decode(&found.ok_or_else(missing)?.value))
+            let found = review.read(&keys::named(keys::RUNTIME_CLASSES, name)).await?;
+            let why = format!("pod rejected: RuntimeClass {name:?} not found");
+            Some(found.ok_or_else(|| review.forbidden(object::name(pod), &why))?)
         }
     };
-    applied(class.as_ref(), pod).map_err(|why| forbidden(write, object::name(pod), &why))
+    applied(class.as_ref(), pod).map_err(|why| review.forbidden(object::name(pod), &why))
 }
 
 fn applied(class: Option<&Value>, pod: &mut Value) -> Result<(), String> {

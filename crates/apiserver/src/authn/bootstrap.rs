@@ -2,6 +2,7 @@
 
 use super::User;
 use crate::codec;
+use crate::keys;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
@@ -35,7 +36,8 @@ pub fn generate() -> Option<String> {
 
 /// For whom a token speaks, if its Secret is there and says so.
 pub(super) async fn user(store: &dyn Store, now: Timestamp, id: &str, secret: &str) -> Option<User> {
-    let entry = store.get(&format!("/registry/secrets/kube-system/bootstrap-token-{id}")).await.ok()??;
+    let entry =
+        store.get(&keys::in_namespace(keys::SECRETS, "kube-system", &format!("bootstrap-token-{id}"))).await.ok()??;
     speaks_for(&codec::decode(&entry.value), now, id, secret)
 }
 

@@ -5,10 +5,15 @@
 //! - Groups, a UID or extra values without a user are an error.
 
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
-use crate::authz::{Attributes, Authorizer};
+use crate::authz::Authorizer;
+use crate::call::Call;
+use crate::notes::Notes;
+use crate::request::ResourcePath;
+use crate::verb::Verb;
 use http::{HeaderMap, HeaderValue};
 use pintle_meta::{Status, query, rules};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
@@ -18,31 +23,37 @@ const EXTRA: &str = "impersonate-extra-";
 /// The API group of the rights on UIDs and extra values.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
+const IMPERSONATE: Verb = Verb::right("impersonate");
+
 /// The user that a request acts as: `user` itself, or the one that its headers name.
-pub async fn impersonate(authorizer: &Authorizer, user: User, headers: &HeaderMap) -> Result<User, Status> {
+pub async fn impersonate(authorizer: &Authorizer, user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Status> {
     let Some(asked) = Asked::of(headers)? else { return Ok(user) };
     let account = service_account(&asked.name);
-    for attributes in rights(&asked, account) {
-        authorizer.authorize(&user, &attributes).await?;
+    for path in rights(&asked, account) {
+        authorizer.authorize(&Call::asks(user.clone(), IMPERSONATE, path), &Notes::new()).await?;
     }
     let groups = groups_of(&asked, account);
-    Ok(User { uid: asked.uid.unwrap_or_default(), name: asked.name, groups, extra: asked.extra })
+    Ok(Arc::new(User { uid: asked.uid.unwrap_or_default(), name: asked.name, groups, extra: asked.extra }))
 }
 
-/// Every right that is needed.
-fn rights<'a>(asked: &'a Asked, account: Option<(&'a str, &'a str)>) -> Vec<Attributes<'a>> {
-    let impersonate = Attributes { verb: "impersonate", ..Attributes::default() };
-    let authentication = Attributes { group: AUTHENTICATION, ..impersonate.clone() };
+/// Everything that the right to impersonate is needed on.
+fn rights(asked: &Asked, account: Option<(&str, &str)>) -> Vec<ResourcePath> {
+    let on = |group: &str, resource: &str, name: &str| ResourcePath {
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        name: name.to_owned(),
+        ..ResourcePath::default()
+    };
     let mut rights = vec![match account {
-        Some((namespace, name)) => Attributes { resource: "serviceaccounts", namespace, name, ..impersonate.clone() },
-        None => Attributes { resource: "users", name: &asked.name, ..impersonate.clone() },
+        Some((namespace, name)) => ResourcePath { namespace: namespace.to_owned(), ..on("", "serviceaccounts", name) },
+        None => on("", "users", &asked.name),
     }];
-    rights.extend(asked.groups.iter().map(|name| Attributes { resource: "groups", name, ..impersonate.clone() }));
+    rights.extend(asked.groups.iter().map(|name| on("", "groups", name)));
     for (key, values) in &asked.extra {
-        let extra = Attributes { resource: "userextras", subresource: key, ..authentication.clone() };
-        rights.extend(values.iter().map(|name| Attributes { name, ..extra.clone() }));
+        let extra = |name: &String| ResourcePath { subresource: key.clone(), ..on(AUTHENTICATION, "userextras", name) };
+        rights.extend(values.iter().map(extra));
     }
-    rights.extend(asked.uid.iter().map(|name| Attributes { resource: "uids", name, ..authentication.clone() }));
+    rights.extend(asked.uid.iter().map(|name| on(AUTHENTICATION, "uids", name)));
     rights
 }
 

@@ -10,6 +10,7 @@ use crate::request::Peer;
 use http::HeaderMap;
 use pintle_meta::Status;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub use token::Tokens;
 
@@ -55,23 +56,55 @@ impl User {
     }
 }
 
-/// A certificate counts before a token; a token that is not ours is refused, never taken for nobody.
-pub async fn authenticate(tokens: &Tokens, peer: &Peer, headers: &HeaderMap) -> Result<User, Status> {
-    match peer {
-        Peer::Internal(user) => return Ok(user.clone()),
-        Peer::Certificate(der) => {
-            if let Some(user) = certificate::user(der) {
-                return Ok(user);
+/// What an authenticator says of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    User(Arc<User>),
+    /// The request shows nothing that this authenticator knows.
+    NotMine,
+    /// It shows credentials of this kind, and they are not good.
+    Bad,
+}
+
+/// The authenticators, in the order in which they are asked.
+const CHAIN: [Member; 2] = [Member::Transport, Member::Bearer];
+
+enum Member {
+    /// A verified client certificate, or a caller of this process.
+    Transport,
+    /// A token of a service account, or a machine's first token.
+    Bearer,
+}
+
+/// Who asks. The first authenticator that knows the request decides; whom nobody knows is anonymous. Credentials that are not
+/// good are refused, never taken for none.
+pub async fn authenticate(tokens: &Tokens, peer: &Peer, headers: &HeaderMap) -> Result<Arc<User>, Status> {
+    for member in CHAIN {
+        match member.judge(tokens, peer, headers).await {
+            Verdict::User(user) => return Ok(user),
+            Verdict::NotMine => {}
+            Verdict::Bad => return Err(Status::unauthorized()),
+        }
+    }
+    Ok(Arc::new(User::anonymous()))
+}
+
+impl Member {
+    async fn judge(&self, tokens: &Tokens, peer: &Peer, headers: &HeaderMap) -> Verdict {
+        match self {
+            Member::Transport => match peer {
+                Peer::Internal(user) | Peer::Certificate(user) => Verdict::User(user.clone()),
+                Peer::Unknown => Verdict::NotMine,
+            },
+            Member::Bearer => {
+                let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Verdict::NotMine };
+                let token = header.to_str().ok().and_then(|text| text.split_once(' '));
+                match token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
+                    Some((_, token)) => tokens.verify(token.trim()).await.map_or(Verdict::Bad, Verdict::User),
+                    // No other scheme is understood here.
+                    None => Verdict::Bad,
+                }
             }
         }
-        Peer::Unknown => {}
-    }
-    let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Ok(User::anonymous()) };
-    let text = header.to_str().map_err(|_| Status::unauthorized())?;
-    match text.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-            tokens.verify(token.trim()).await.ok_or_else(Status::unauthorized)
-        }
-        _ => Err(Status::unauthorized()),
     }
 }

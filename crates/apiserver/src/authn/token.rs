@@ -4,21 +4,46 @@
 use super::keys::{KeyError, SigningKey};
 use super::{User, bootstrap};
 use crate::codec;
+use crate::keys;
 use pintle_meta::{Clock, object};
 use pintle_store::Store;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// How long a token outlives the deletion of what it is bound to: clocks differ a little.
 const LEEWAY_SECONDS: i64 = 60;
 
+/// Tokens whose signature was found good; when there are more, all are looked at anew.
+const MOST_KNOWN: usize = 4096;
+
 pub struct Tokens {
     store: Arc<dyn Store>,
     clock: Clock,
     key: SigningKey,
+    /// By their SHA-256: nobody who reads this memory can use them.
+    known: Mutex<HashMap<[u8; 32], Arc<Known>>>,
+}
+
+/// A token whose signature is good.
+struct Known {
+    user: Arc<User>,
+    audiences: Vec<String>,
+    expires: i64,
+    begins: i64,
+    /// What it is bound to.
+    ties: Vec<Tie>,
+}
+
+/// An object that must be there for a token to count, and the version in which it was last found to be the right one.
+struct Tie {
+    key: String,
+    uid: String,
+    seen: AtomicU64,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -63,7 +88,7 @@ impl Reference {
 
 impl Tokens {
     pub fn new(store: Arc<dyn Store>, clock: Clock, key: SigningKey) -> Self {
-        Tokens { store, clock, key }
+        Tokens { store, clock, key, known: Mutex::default() }
     }
 
     /// The public keys, for programs that verify tokens themselves.
@@ -86,17 +111,17 @@ impl Tokens {
     }
 
     /// For whom a token speaks to this server, if it is good.
-    pub async fn verify(&self, token: &str) -> Option<User> {
+    pub async fn verify(&self, token: &str) -> Option<Arc<User>> {
         self.verify_for(token, &[ISSUER]).await.map(|(user, _)| user)
     }
 
     /// For whom a token speaks to one of these, if it is good, and to which of them.
-    pub async fn verify_for(&self, token: &str, audiences: &[&str]) -> Option<(User, Vec<String>)> {
+    pub async fn verify_for(&self, token: &str, audiences: &[&str]) -> Option<(Arc<User>, Vec<String>)> {
         match bootstrap::halves(token) {
             // These say nothing of whom they are for: they are for this server alone.
             Some((id, secret)) if audiences.contains(&ISSUER) => {
                 let user = bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await?;
-                Some((user, vec![ISSUER.to_owned()]))
+                Some((Arc::new(user), vec![ISSUER.to_owned()]))
             }
             Some(_) => None,
             None => self.verify_signed(token, audiences).await,
@@ -104,23 +129,71 @@ impl Tokens {
     }
 
     /// The account a token speaks for, if we signed it, it has not expired and what it is bound to still exists.
-    async fn verify_signed(&self, token: &str, audiences: &[&str]) -> Option<(User, Vec<String>)> {
-        let claims: Claims = self.key.claims(token, ISSUER)?;
+    async fn verify_signed(&self, token: &str, audiences: &[&str]) -> Option<(Arc<User>, Vec<String>)> {
+        let known = self.known(token)?;
         let now = self.clock.now().as_second();
         let meant: Vec<String> =
-            claims.aud.into_iter().filter(|audience| audiences.contains(&audience.as_str())).collect();
-        if now >= claims.exp || now < claims.nbf || meant.is_empty() {
+            known.audiences.iter().filter(|audience| audiences.contains(&audience.as_str())).cloned().collect();
+        if now >= known.expires || now < known.begins || meant.is_empty() {
             return None;
         }
-        let Bound { namespace, serviceaccount, pod, secret, node } = claims.kubernetes;
-        self.lives(&format!("/registry/serviceaccounts/{namespace}/"), &serviceaccount).await?;
-        if let Some(secret) = &secret {
-            self.lives(&format!("/registry/secrets/{namespace}/"), secret).await?;
+        for tie in &known.ties {
+            self.holds(tie).await?;
         }
-        match (&pod, &node) {
-            (Some(pod), _) => self.lives(&format!("/registry/pods/{namespace}/"), pod).await?,
-            (None, Some(node)) => self.lives("/registry/minions/", node).await?,
-            (None, None) => {}
+        Some((known.user.clone(), meant))
+    }
+
+    /// The token's content, if we signed it. A signature is checked once.
+    fn known(&self, token: &str) -> Option<Arc<Known>> {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
+        let digest: [u8; 32] = digest.as_ref().try_into().ok()?;
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
+            return Some(known.clone());
+        }
+        let known = Arc::new(Known::of(self.key.claims(token, ISSUER)?));
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now().as_second();
+        if all.len() >= MOST_KNOWN {
+            all.retain(|_, known| known.expires > now);
+        }
+        if all.len() >= MOST_KNOWN {
+            all.clear();
+        }
+        all.insert(digest, known.clone());
+        Some(known)
+    }
+
+    /// Whether an object is there and not long overdue to go. One that has not changed is not read again.
+    async fn holds(&self, tie: &Tie) -> Option<()> {
+        let entry = self.store.get(&tie.key).await.ok()??;
+        if tie.seen.load(Ordering::Relaxed) == entry.mod_revision {
+            return Some(());
+        }
+        let found = codec::decode(&entry.value);
+        if object::uid(&found) != tie.uid {
+            return None;
+        }
+        match object::text(&found, &["metadata", "deletionTimestamp"]).parse::<jiff::Timestamp>() {
+            // Time alone will end it.
+            Ok(at) => (at.as_second() + LEEWAY_SECONDS >= self.clock.now().as_second()).then_some(()),
+            Err(_) => {
+                tie.seen.store(entry.mod_revision, Ordering::Relaxed);
+                Some(())
+            }
+        }
+    }
+}
+
+impl Known {
+    fn of(claims: Claims) -> Self {
+        let Bound { namespace, serviceaccount, pod, secret, node } = claims.kubernetes;
+        let tie = |key: String, to: &Reference| Tie { key, uid: to.uid.clone(), seen: AtomicU64::new(0) };
+        let local = |prefix: &str, to: &Reference| tie(keys::in_namespace(prefix, &namespace, &to.name), to);
+        let mut ties = vec![local(keys::SERVICE_ACCOUNTS, &serviceaccount)];
+        ties.extend(secret.iter().map(|secret| local(keys::SECRETS, secret)));
+        ties.extend(pod.iter().map(|pod| local(keys::PODS, pod)));
+        if pod.is_none() {
+            ties.extend(node.iter().map(|node| tie(keys::named(keys::NODES, &node.name), node)));
         }
         let mut user = User::new(
             &format!("system:serviceaccount:{namespace}:{}", serviceaccount.name),
@@ -138,15 +211,6 @@ impl Tokens {
                 tell(&format!("{kind}-uid"), uid);
             }
         }
-        Some((user, meant))
-    }
-
-    /// Whether an object is there and not long overdue to go.
-    async fn lives(&self, prefix: &str, reference: &Reference) -> Option<()> {
-        let entry = self.store.get(&format!("{prefix}{}", reference.name)).await.ok()??;
-        let found = codec::decode(&entry.value);
-        let deleted = object::text(&found, &["metadata", "deletionTimestamp"]).parse::<jiff::Timestamp>();
-        let overdue = deleted.is_ok_and(|at| at.as_second() + LEEWAY_SECONDS < self.clock.now().as_second());
-        (object::uid(&found) == reference.uid && !overdue).then_some(())
+        Known { user: Arc::new(user), audiences: claims.aud, expires: claims.exp, begins: claims.nbf, ties }
     }
 }

@@ -1,103 +1,136 @@
-//! Who may do what: roles and bindings, read from the store's own objects; and nodes, by what runs on them.
+//! Who may do what: a chain of authorizers, each of which allows, denies with a reason, or has no opinion.
+//!
+//! The first that allows or denies decides. When none has an opinion the answer is no, with all their reasons.
 
 pub mod bootstrap;
+mod graph;
 mod node;
-pub mod rules;
+pub mod policy;
+pub mod rule;
 
-use crate::authn::{MASTERS, User};
-use crate::codec;
+use crate::authn::MASTERS;
+use crate::call::Call;
 use crate::follow::Follower;
-use arc_swap::ArcSwap;
+use crate::notes::Notes;
+use graph::Graph;
 use pintle_meta::Status;
-use pintle_meta::labels::FieldSelector;
 use pintle_meta::names::qualified_resource;
-use pintle_store::{Range, Store};
-use rules::Policy;
-use serde_json::Value;
+use pintle_store::Store;
+use policy::Policy;
 use std::sync::Arc;
 
-const PREFIXES: &[&str] =
-    &["/registry/clusterroles/", "/registry/clusterrolebindings/", "/registry/roles/", "/registry/rolebindings/"];
+/// What an authorizer says of a call. The words are for people, in the 403 or in the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allow(String),
+    Deny(String),
+    NoOpinion(String),
+}
 
-/// What is about to be done.
-#[derive(Clone, Debug, Default)]
-pub struct Attributes<'a> {
-    pub verb: &'a str,
-    pub group: &'a str,
-    pub resource: &'a str,
-    pub subresource: &'a str,
-    pub namespace: &'a str,
-    pub name: &'a str,
-    /// What a list or a watch is limited to.
-    pub fields: Option<&'a FieldSelector>,
-    /// Set instead of a resource for paths such as `/version`.
-    pub path: Option<&'a str>,
+/// The members of the chain.
+enum Member {
+    /// Administrators may do everything.
+    Masters,
+    /// Nodes, by what runs on them.
+    Nodes(Follower<Graph>),
+    /// Everybody, by roles and bindings.
+    Roles(Arc<Follower<Policy>>),
 }
 
 pub struct Authorizer {
-    store: Arc<dyn Store>,
-    follower: Follower,
-    policy: ArcSwap<Policy>,
+    chain: Vec<Member>,
+    policy: Arc<Follower<Policy>>,
 }
 
 impl Authorizer {
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Authorizer {
-            follower: Follower::new(store.clone(), PREFIXES),
-            store,
-            policy: ArcSwap::from_pointee(Policy::default()),
-        }
+    pub fn new(store: &Arc<dyn Store>) -> Self {
+        let policy = Arc::new(Follower::new(store.clone(), policy::PREFIXES));
+        let graph = Follower::new(store.clone(), graph::PREFIXES);
+        Authorizer { chain: vec![Member::Masters, Member::Nodes(graph), Member::Roles(policy.clone())], policy }
     }
 
+    /// The roles and bindings of this moment.
     pub async fn policy(&self) -> Arc<Policy> {
-        self.follower.follow(|| self.rebuild()).await;
-        self.policy.load_full()
+        self.policy.current().await
     }
 
-    async fn rebuild(&self) {
-        let mut lists = Vec::new();
-        for prefix in PREFIXES {
-            let page = self.store.range(Range::prefix(*prefix).cached()).await;
-            let values: Vec<Value> =
-                page.map(|p| p.entries.iter().map(|e| codec::decode(&e.value)).collect()).unwrap_or_default();
-            lists.push(values);
+    pub async fn judge(&self, call: &Call) -> Verdict {
+        let mut reasons: Vec<String> = Vec::new();
+        for member in &self.chain {
+            match member.judge(call).await {
+                Verdict::NoOpinion(reason) if reason.is_empty() => {}
+                Verdict::NoOpinion(reason) => reasons.push(reason),
+                decided => return decided,
+            }
         }
-        self.policy.store(Arc::new(Policy::build(&lists[0], &lists[1], &lists[2], &lists[3])));
+        Verdict::NoOpinion(reasons.join("\n"))
     }
 
-    pub async fn allows(&self, user: &User, attributes: &Attributes<'_>) -> bool {
-        if user.is_in(MASTERS) {
-            return true;
-        }
-        if let Some(node) = user.node()
-            && node::allows(self.store.as_ref(), node, attributes).await
-        {
-            return true;
-        }
-        self.policy().await.allows(user, attributes)
+    pub async fn allows(&self, call: &Call) -> bool {
+        matches!(self.judge(call).await, Verdict::Allow(_))
     }
 
-    pub async fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), Status> {
-        if self.allows(user, attributes).await { Ok(()) } else { Err(forbidden(user, attributes)) }
+    pub async fn authorize(&self, call: &Call, notes: &Notes) -> Result<(), Status> {
+        let (decision, reason) = match self.judge(call).await {
+            Verdict::Allow(reason) => ("allow", reason),
+            Verdict::Deny(reason) | Verdict::NoOpinion(reason) => ("forbid", reason),
+        };
+        notes.annotate("authorization.k8s.io/decision", decision);
+        let refused = decision == "forbid";
+        let status = refused.then(|| forbidden(call, &reason));
+        notes.annotate("authorization.k8s.io/reason", reason);
+        status.map_or(Ok(()), Err)
     }
 }
 
-pub fn forbidden(user: &User, attributes: &Attributes<'_>) -> Status {
-    let Attributes { verb, group, resource, subresource, namespace, name, path, .. } = attributes;
-    if let Some(path) = path {
-        let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+impl Member {
+    async fn judge(&self, call: &Call) -> Verdict {
+        match self {
+            Member::Masters if call.user.is_in(MASTERS) => Verdict::Allow(String::new()),
+            Member::Masters => Verdict::NoOpinion(String::new()),
+            Member::Nodes(graph) => match call.user.node() {
+                None => Verdict::NoOpinion(String::new()),
+                Some("") => Verdict::NoOpinion(format!("unknown node for user {:?}", call.user.name)),
+                Some(name) => node::judge(name, call, graph).await,
+            },
+            Member::Roles(policy) => match policy.current().await.judge(call) {
+                Ok(binding) => Verdict::Allow(format!("RBAC: allowed by {binding}")),
+                Err(missing) => Verdict::NoOpinion(missing_roles(&missing)),
+            },
+        }
+    }
+}
+
+/// Bindings to roles that are not there: most likely what somebody who is refused forgot.
+fn missing_roles(missing: &[String]) -> String {
+    match missing {
+        [] => String::new(),
+        [one] => format!("RBAC: {one}"),
+        many => format!("RBAC: [{}]", many.join(", ")),
+    }
+}
+
+pub fn forbidden(call: &Call, reason: &str) -> Status {
+    let (user, verb) = (&call.user.name, call.verb.as_str());
+    let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    if !call.is_of_objects() {
+        let message = format!("forbidden: User {user:?} cannot {verb} path {:?}{because}", call.url);
         return Status::new(403, "Forbidden", message).with_details(serde_json::json!({}));
     }
-    let whole = if subresource.is_empty() { (*resource).to_owned() } else { format!("{resource}/{subresource}") };
-    let place = match (namespace.is_empty(), name.is_empty()) {
-        (true, _) => " at the cluster scope".to_owned(),
-        (false, _) => format!(" in the namespace {namespace:?}"),
+    let (path, name) = (&call.path, call.name());
+    let whole = match path.subresource.as_str() {
+        "" => path.resource.clone(),
+        subresource => format!("{}/{subresource}", path.resource),
+    };
+    let place = match path.namespace.as_str() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {namespace:?}"),
     };
     let object = if name.is_empty() { String::new() } else { format!(" {name:?}") };
     let message = format!(
-        "{}{object} is forbidden: User {:?} cannot {verb} resource {whole:?} in API group {group:?}{place}",
-        qualified_resource(group, resource),
-        user.name
+        "{}{object} is forbidden: User {user:?} cannot {verb} resource {whole:?} in API group {:?} {place}{because}",
+        qualified_resource(&path.group, &path.resource),
+        path.group
     );
-    Status::new(403, "Forbidden", message).with_details(pintle_meta::status::about(name, group, resource))
+    Status::new(403, "Forbidden", message).with_details(pintle_meta::status::about(name, &path.group, &path.resource))
 }

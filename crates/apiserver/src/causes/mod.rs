@@ -16,10 +16,13 @@ pub mod serve;
 mod tests;
 pub mod walk;
 
+use crate::call::Call;
 use crate::catalogue::Resource;
-use crate::registry::Write;
+use crate::verb::Verb;
+use crate::verbs::patch;
 use jiff::Timestamp;
 use pintle_meta::object;
+use pintle_schema::diff::Diff;
 use record::{Effect, Fields, Record};
 use ring::Ring;
 use serde_json::Value;
@@ -29,6 +32,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use header::HEADER;
 pub use ring::LONGEST;
 
+/// A write that was committed.
+#[derive(Clone, Copy)]
+pub struct Commit<'a> {
+    pub call: &'a Call,
+    /// In the version that is stored.
+    pub resource: &'a Resource,
+    pub manager: &'a str,
+    pub effect: Effect,
+    pub object: &'a Value,
+    /// What it changed; nothing where the object is new or gone.
+    pub diff: &'a Diff,
+    pub revision: u64,
+    pub now: Timestamp,
+}
+
 /// The writes of the last hour and their causes.
 #[derive(Default)]
 pub struct Causes {
@@ -37,55 +55,31 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// Notes a write that was committed. `before` and `after` are the object on both sides of it; one may be missing.
-    pub fn note(
-        &self,
-        write: &Write<'_>,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        revision: u64,
-        now: Timestamp,
-    ) {
-        let Some(object) = after.or(before) else { return };
-        if is_left_out(write.resource) {
+    /// Notes a write that was committed.
+    pub fn note(&self, commit: &Commit<'_>) {
+        let Commit { call, resource, manager, effect, object, diff, revision, now } = *commit;
+        if is_left_out(resource) {
             return;
         }
-        let effect = match (before, after) {
-            (None, _) => Effect::Created,
-            (_, None) => Effect::Deleted,
-            (Some(old), Some(new)) if object::is_being_deleted(new) && !object::is_being_deleted(old) => Effect::Marked,
-            _ => Effect::Updated,
+        let fields = Fields {
+            subresource: &call.path.subresource,
+            group: &resource.group,
+            kind: &resource.kind,
+            resource: &resource.name,
+            namespace: call.namespace(),
+            name: object::name(object),
+            uid: object::uid(object),
+            user: &call.user.name,
+            agent: manager,
+            paths: &paths::changed(diff),
+            cause: self.cause(call),
         };
-        let changed = match (before, after) {
-            (Some(old), Some(new)) => paths::changed(old, new),
-            _ => String::new(),
-        };
-        let resource = write.resource;
-        let record = Record::new(
-            revision,
-            now,
-            write.origin.verb,
-            effect,
-            &Fields {
-                subresource: write.subresource,
-                group: &resource.group,
-                kind: &resource.kind,
-                resource: &resource.name,
-                namespace: write.namespace,
-                name: object::name(object),
-                uid: object::uid(object),
-                user: &write.user.name,
-                agent: write.manager,
-                paths: &changed,
-                cause: self.cause(write),
-            },
-        );
-        self.ring().push(Arc::new(record));
+        self.ring().push(Arc::new(Record::new(revision, now, verb(call), effect, &fields)));
     }
 
     /// The cause as it was sent, if it can be read.
-    fn cause<'a>(&self, write: &Write<'a>) -> &'a str {
-        let Some(value) = write.origin.cause else { return "" };
+    fn cause<'a>(&self, call: &'a Call) -> &'a str {
+        let Some(value) = call.headers.get(HEADER) else { return "" };
         match value.to_str().ok().filter(|text| header::is_sound(text)) {
             Some(text) => text,
             None => {
@@ -125,6 +119,18 @@ impl Causes {
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How the write was asked for.
+fn verb(call: &Call) -> &'static str {
+    match call.verb {
+        Verb::Create => "create",
+        Verb::Patch if patch::is_apply(call) => "apply",
+        Verb::Patch => "patch",
+        Verb::Delete => "delete",
+        Verb::DeleteCollection => "deletecollection",
+        _ => "update",
     }
 }
 

@@ -1,17 +1,17 @@
 //! Which fields a write changed, named as people name them: `spec.replicas`. Names only, never values.
 
-use serde_json::{Map, Value};
+use pintle_schema::diff::{Diff, Node};
 
 const DEEPEST: usize = 3;
 const MOST: usize = 16;
 const LONGEST_KEY: usize = 128;
 
 /// The changed paths, separated by line ends; a list counts as a whole.
-pub(super) fn changed(old: &Value, new: &Value) -> String {
+pub(super) fn changed(diff: &Diff) -> String {
     let mut found = Found { text: String::new(), count: 0 };
-    let empty = Map::new();
-    let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
-    found.compare(&mut Vec::with_capacity(DEEPEST), old, new);
+    if let Some(root) = diff.root() {
+        found.walk(&mut Vec::with_capacity(DEEPEST), root);
+    }
     found.text
 }
 
@@ -21,21 +21,17 @@ struct Found {
 }
 
 impl Found {
-    fn compare<'a>(&mut self, path: &mut Vec<&'a str>, old: &'a Map<String, Value>, new: &'a Map<String, Value>) {
-        let gone = old.iter().filter(|(key, _)| !new.contains_key(*key)).map(|(key, value)| (key, value, &Value::Null));
-        let here = new.iter().map(|(key, value)| (key, old.get(key).unwrap_or(&Value::Null), value));
-        for (key, before, after) in here.chain(gone) {
+    fn walk<'a>(&mut self, path: &mut Vec<&'a str>, node: &'a Node) {
+        for (key, below) in node.members() {
             if self.count == MOST {
                 return;
             }
-            if is_bookkeeping(path, key) || before == after {
+            if is_bookkeeping(path, key) {
                 continue;
             }
             path.push(key);
-            match (before, after) {
-                (Value::Object(before), Value::Object(after)) if path.len() < DEEPEST => {
-                    self.compare(path, before, after);
-                }
+            match below {
+                Node::Members(_) if path.len() < DEEPEST => self.walk(path, below),
                 _ => self.add(path),
             }
             path.pop();
@@ -69,7 +65,11 @@ fn is_bookkeeping(path: &[&str], key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn changed(old: &Value, new: &Value) -> String {
+        super::changed(&Diff::of(old, new))
+    }
 
     #[test]
     fn changes_are_named_and_values_are_not() {

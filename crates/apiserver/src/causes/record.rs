@@ -2,7 +2,7 @@
 
 use super::header::{self, Cause};
 use jiff::Timestamp;
-use pintle_meta::clock;
+use pintle_meta::{clock, object};
 use serde_json::{Value, json};
 
 /// What a write did to its object.
@@ -16,6 +16,15 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// What made `new` of `old`.
+    pub fn of(old: Option<&Value>, new: &Value) -> Self {
+        match old {
+            None => Effect::Created,
+            Some(old) if object::is_being_deleted(new) && !object::is_being_deleted(old) => Effect::Marked,
+            Some(_) => Effect::Updated,
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Effect::Created => "created",

@@ -132,20 +132,14 @@ fn a_long_chain_is_cut_at_its_far_end() {
 fn noting_a_write_takes_a_few_microseconds() {
     const BATCHES: u32 = 200;
     const TIMES: u32 = 500;
-    let catalogue = crate::catalogue::Catalogue::builtin();
-    let user = crate::authn::User::internal("system:kube-controller-manager");
+    let catalogue = crate::catalogue::Catalogue::default();
     let header = http::HeaderValue::from_static(
         r#"{"loop":"replicaset-controller","key":"default/web","attempt":1,"because":[{"event":"updated","group":"apps","kind":"ReplicaSet","namespace":"default","name":"web","uid":"6a2f41a3-c54c-fce8-32d2-0324e1c32e22","revision":"123","writer":"kubectl","paths":["spec.replicas"]}]}"#,
     );
-    let write = Write {
-        resource: catalogue.get("", "v1", "pods").unwrap(),
-        namespace: "default",
-        subresource: "",
-        user: &user,
-        manager: "replicaset-controller",
-        dry_run: false,
-        origin: crate::registry::Origin { verb: "create", cause: Some(&header), fence: None },
-    };
+    let resource = catalogue.get("", "v1", "pods").unwrap();
+    let mut call =
+        crate::call::Call::own(crate::verb::Verb::Update, resource, "default", "web", "replicaset-controller");
+    call.headers.insert(HEADER, header);
     let container = serde_json::json!({"name": "c", "image": "nginx", "env": [{"name": "A", "value": "b"}],
         "resources": {"limits": {"cpu": "1"}}, "terminationMessagePath": "/dev/termination-log"});
     let old = serde_json::json!({"apiVersion": "v1", "kind": "Pod",
@@ -163,7 +157,17 @@ fn noting_a_write_takes_a_few_microseconds() {
             .map(|_| {
                 let started = tokio::time::Instant::now();
                 for revision in 0..TIMES {
-                    causes.note(&write, before, Some(&new), revision.into(), clock.now());
+                    let diff = before.map(|before| pintle_schema::diff::Diff::of(before, &new)).unwrap_or_default();
+                    causes.note(&Commit {
+                        call: &call,
+                        resource,
+                        manager: "replicaset-controller",
+                        effect: Effect::of(before, &new),
+                        object: &new,
+                        diff: &diff,
+                        revision: revision.into(),
+                        now: clock.now(),
+                    });
                 }
                 started.elapsed() / TIMES
             })

@@ -1,22 +1,38 @@
 //! A custom kind's strategy: its schema fills in and refuses, its definition says which columns to print.
 
+use super::Source;
 use crate::jsonpath::JsonPath;
 use crate::strategy::{AGE, ColumnDefinition, NAME, ScalePaths, Strategy};
 use crate::table;
 use jiff::Timestamp;
 use pintle_meta::{field, object};
-use pintle_schema::{Schema, validate};
+use pintle_schema::validate;
 use serde_json::Value;
+use std::sync::{Arc, OnceLock};
 
 pub struct CustomKind {
-    schema: Schema,
+    source: Arc<Source>,
+    printed: OnceLock<Printed>,
+}
+
+/// What a definition says about showing its objects.
+struct Printed {
     columns: Vec<(ColumnDefinition, Option<JsonPath>)>,
     scale: Option<ScalePaths>,
-    open_api: Value,
 }
 
 impl CustomKind {
-    pub fn new(version: &Value, schema: Schema) -> Self {
+    pub fn new(source: Arc<Source>) -> Self {
+        CustomKind { source, printed: OnceLock::new() }
+    }
+
+    fn printed(&self) -> &Printed {
+        self.printed.get_or_init(|| Printed::of(&self.source.parts().0))
+    }
+}
+
+impl Printed {
+    fn of(version: &Value) -> Self {
         let declared = object::list(version, &["additionalPrinterColumns"]);
         let mut columns = vec![(ColumnDefinition::from(&NAME), JsonPath::parse(".metadata.name"))];
         columns.extend(declared.iter().map(|c| {
@@ -49,18 +65,17 @@ impl CustomKind {
                 selector: Some(path("labelSelectorPath")).filter(|p| !p.is_empty()),
             }
         });
-        let open_api = object::at(version, &["schema", "openAPIV3Schema"]).cloned().unwrap_or_default();
-        CustomKind { schema, columns, scale, open_api }
+        Printed { columns, scale }
     }
 }
 
 impl Strategy for CustomKind {
-    fn validate(&self, value: &Value, errors: &mut field::Errors) {
-        errors.extend(validate::validate(&self.schema, value));
+    fn validate(&self, value: &Value, _old: Option<&Value>, errors: &mut field::Errors) {
+        errors.extend(validate::validate(self.source.schema(), value));
     }
 
     fn validate_status(&self, value: &Value, _old: &Value, errors: &mut field::Errors) {
-        errors.extend(validate::validate(&self.schema, value));
+        errors.extend(validate::validate(self.source.schema(), value));
     }
 
     fn counts_generations(&self) -> bool {
@@ -72,11 +87,12 @@ impl Strategy for CustomKind {
     }
 
     fn columns(&self) -> Vec<ColumnDefinition> {
-        self.columns.iter().map(|(definition, _)| definition.clone()).collect()
+        self.printed().columns.iter().map(|(definition, _)| definition.clone()).collect()
     }
 
     fn cells(&self, value: &Value, now: Timestamp) -> Vec<Value> {
-        self.columns
+        self.printed()
+            .columns
             .iter()
             .map(|(column, path)| {
                 let found = path.as_ref().map(|p| p.find(value)).unwrap_or_default();
@@ -86,11 +102,11 @@ impl Strategy for CustomKind {
     }
 
     fn scale(&self) -> Option<ScalePaths> {
-        self.scale.clone()
+        self.printed().scale.clone()
     }
 
     fn open_api(&self) -> Option<Value> {
-        let mut schema = self.open_api.clone();
+        let mut schema = self.source.open_api();
         if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             for key in ["apiVersion", "kind"] {
                 properties.insert(key.into(), serde_json::json!({"type": "string"}));

@@ -66,7 +66,7 @@ impl ApiServer {
 
     /// Sends a request to the node of that name.
     pub async fn ask_node(&self, name: &str, request: Request<Bytes>) -> Result<NodeAnswer, Status> {
-        let catalogue = self.registry.catalogue.load_full();
+        let catalogue = self.registry.catalogue.latest();
         let resource = catalogue.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
         let node = crate::codec::decode(&self.registry.get(resource, "", name).await?.value);
         let Some(nodes) = self.nodes.load_full() else {

@@ -1,14 +1,17 @@
 //! An object on its way out: marked while finalizers or a grace period hold it, removed when nothing does.
 
-use super::{Registry, Write, Written, commit_error};
-use crate::admission::Operation as Admitted;
+use super::draft::{Stored, Write};
+use super::error::Error;
+use super::{Registry, Written};
+use crate::admission::{Operation, Review};
+use crate::call::Call;
+use crate::catalogue::Resource;
 use crate::codec;
+use crate::notes::Notes;
 use crate::strategy::{Dependents, Grace};
 use jiff::SignedDuration;
 use pintle_meta::{Status, clock, field, object};
-use pintle_store::{CommitError, Entry, Expect, Op, Txn};
 use serde_json::Value;
-use std::sync::Arc;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -77,53 +80,49 @@ impl DeleteOptions {
 }
 
 impl Registry {
-    /// Deletes `name`. Answers its last state, and whether it is gone.
-    pub async fn delete(
-        &self,
-        write: &Write<'_>,
-        name: &str,
-        options: &DeleteOptions,
-    ) -> Result<(Written, bool), Status> {
-        let resource = write.resource;
-        let key: Arc<str> = resource.key(write.namespace, name).into();
+    /// Deletes the object that the call names. Answers its last state, and whether it is gone.
+    pub async fn delete(&self, call: &Call, notes: &Notes, options: &DeleteOptions) -> Result<(Written, bool), Error> {
+        let write = Write::new(self, call, notes)?;
+        let dry_run = write.dry_run || options.dry_run;
         loop {
-            let entry = self.get(resource, write.namespace, name).await?;
-            let old = codec::decode_whole(&entry.value)?;
-            check_preconditions(write, name, &old, options)?;
-            self.admission.validate(write, Admitted::Delete, None, &old).await?;
-            let mut object = old.clone();
-            let held = self.mark(write, &mut object, options);
-            if write.dry_run || options.dry_run {
+            let entry = self.get(&write.resource, call.namespace(), &call.path.name).await?;
+            let old = Stored { value: codec::decode_whole(&entry.value)?, entry };
+            check_preconditions(&write.resource, &old.value, options)?;
+            write.admit_deletion(&old.value).await?;
+            let mut object = old.value.clone();
+            let held = write.mark_deleted(&mut object, options);
+            if dry_run {
                 return Ok((Written::Shown(object), !held));
             }
             if !held {
-                if self.remove(write, &key, &entry, &old).await? {
-                    return Ok((Written::Shown(old), true));
+                if write.remove(&old).await? {
+                    return Ok((Written::Shown(old.value), true));
                 }
-                continue;
-            }
-            if object == old {
-                return Ok((Written::Stored(entry), false));
-            }
-            let txn = Txn {
-                checks: vec![(key.clone(), Expect::Revision(entry.mod_revision))],
-                ops: vec![Op::Put { key: key.clone(), value: codec::encode(&object), expires_at: entry.expires_at }],
-                ..Txn::default()
-            };
-            match self.commit(write, Some(&old), Some(&object), txn).await? {
-                Ok(committed) => {
-                    let stored = committed.entries.into_iter().next().flatten();
-                    return Ok((Written::Stored(stored.ok_or_else(|| Status::internal("nothing stored"))?), false));
-                }
-                Err(CommitError::Conflict { .. }) => {}
-                Err(error) => return Err(commit_error(error)),
+            } else if object == old.value {
+                return Ok((Written::Stored(old.entry), false));
+            } else if let Some(marked) = write.mark(&old, &object).await? {
+                return Ok((Written::Stored(marked), false));
             }
         }
     }
+}
+
+impl Write<'_> {
+    /// An eviction was admitted as what it is.
+    async fn admit_deletion(&self, old: &Value) -> Result<(), Error> {
+        if !self.call.path.subresource.is_empty() {
+            return Ok(());
+        }
+        let Write { registry, call, notes, resource, .. } = self;
+        let operation = Operation::Delete;
+        let review = Review { registry, call, notes, resource, operation, old: Some(old), conditions: None };
+        registry.admission.validate(&review, None).await?;
+        Ok(())
+    }
 
     /// Marks an object as being deleted; answers whether something still holds it.
-    fn mark(&self, write: &Write<'_>, value: &mut Value, options: &DeleteOptions) -> bool {
-        let resource = write.resource;
+    fn mark_deleted(&self, value: &mut Value, options: &DeleteOptions) -> bool {
+        let resource = &self.resource;
         set_finalizers(value, resource.strategy.dependents(), options.propagation);
         let holds_finalizer = object::finalizers(value).next().is_some() || !resource.strategy.is_deletable(value);
         let asked = options.grace_period_seconds;
@@ -140,7 +139,7 @@ impl Registry {
         if !holds_finalizer && grace == 0 {
             return false;
         }
-        let now = self.clock.now();
+        let now = self.registry.clock.now();
         let ends = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         let generation = object::integer(value, &["metadata", "generation"]);
         let metadata = object::metadata(value);
@@ -156,27 +155,6 @@ impl Registry {
         }
         resource.strategy.mark_deleted(value);
         true
-    }
-
-    /// Takes an object out of the store; false when somebody else wrote in between.
-    pub(super) async fn remove(
-        &self,
-        write: &Write<'_>,
-        key: &Arc<str>,
-        entry: &Arc<Entry>,
-        object: &Value,
-    ) -> Result<bool, Status> {
-        let mut txn = Txn {
-            checks: vec![(key.clone(), Expect::Revision(entry.mod_revision))],
-            ops: vec![Op::Delete { key: key.clone() }],
-            ..Txn::default()
-        };
-        txn.ops.extend(write.resource.strategy.claims(object).iter().map(|c| Op::Delete { key: c.as_str().into() }));
-        match self.commit(write, Some(object), None, txn).await? {
-            Ok(_) => Ok(true),
-            Err(CommitError::Conflict { .. }) => Ok(false),
-            Err(error) => Err(commit_error(error)),
-        }
     }
 }
 
@@ -207,14 +185,14 @@ fn set_finalizers(value: &mut Value, default: Dependents, asked: Option<Propagat
     }
 }
 
-fn check_preconditions(write: &Write<'_>, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
-    let kind = &write.resource.kind;
-    let group = &write.resource.group;
-    if write.resource.strategy.waits_for_contents() {
+fn check_preconditions(resource: &Resource, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
+    let Resource { kind, group, .. } = resource;
+    let name = object::name(old);
+    if resource.strategy.waits_for_contents() {
         let (uid, was) = (options.uid.as_deref().unwrap_or_default(), object::uid(old));
         if !uid.is_empty() && uid != was {
             let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {was}");
-            return Err(Status::conflict(group, &write.resource.name, name, &why));
+            return Err(Status::conflict(group, &resource.name, name, &why));
         }
     }
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != object::uid(old)) {

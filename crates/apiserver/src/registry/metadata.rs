@@ -1,6 +1,6 @@
 //! The metadata of every object: placed, named, stamped and checked the same way for all kinds.
 
-use super::{Registry, Write};
+use super::Registry;
 use crate::catalogue::Resource;
 use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::{Random, Status, object, rules};
@@ -16,18 +16,18 @@ const RELAXED_GROUPS: [&str; 4] =
     ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "coordination.k8s.io"];
 
 /// Puts an object where its path says; one that says otherwise is refused.
-pub(super) fn place(write: &Write<'_>, value: &mut Value) -> Result<(), Status> {
+pub(super) fn place(resource: &Resource, namespace: &str, value: &mut Value) -> Result<(), Status> {
     let said = object::namespace(value);
-    if write.resource.namespaced {
+    if resource.namespaced {
         if said.is_empty() {
-            object::metadata(value).insert("namespace".into(), write.namespace.into());
-        } else if said != write.namespace {
+            object::metadata(value).insert("namespace".into(), namespace.into());
+        } else if said != namespace {
             return Err(Status::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
     } else if !said.is_empty() {
-        if write.resource.kind == "Namespace" || said == "default" || write.resource.custom {
+        if resource.kind == "Namespace" || said == "default" || resource.custom {
             object::remove(value, &["metadata", "namespace"]);
         } else {
             return Err(Status::bad_request("namespace is not allowed for cluster-scoped resources"));

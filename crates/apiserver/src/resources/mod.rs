@@ -106,21 +106,11 @@ pub fn strategy(group: &str, version: &str, kind: &str) -> Arc<dyn Strategy> {
     }
 }
 
-/// In which version objects are kept and under which name: as Kubernetes lays out its keys.
-pub fn storage(group: &str, version: &str, resource: &str) -> (String, String) {
-    let api_version = match (group, version, resource) {
-        ("autoscaling", _, "horizontalpodautoscalers") => "autoscaling/v2".to_owned(),
-        ("events.k8s.io", _, "events") => "v1".to_owned(),
+/// In which version objects are kept.
+pub fn stored_api_version(group: &str, version: &str, resource: &str) -> String {
+    match (group, resource) {
+        ("autoscaling", "horizontalpodautoscalers") => "autoscaling/v2".to_owned(),
+        ("events.k8s.io", "events") => "v1".to_owned(),
         _ => pintle_meta::names::join_api_version(group, version),
-    };
-    let name = match (group, resource) {
-        ("", "nodes") => "minions".to_owned(),
-        ("", "services") => "services/specs".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "replicationcontrollers") => "controllers".to_owned(),
-        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
-        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{resource}"),
-        _ => resource.to_owned(),
-    };
-    (api_version, name)
+    }
 }

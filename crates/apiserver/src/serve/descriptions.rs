@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn every_column_that_names_a_field_is_described() {
-        for resource in Catalogue::builtin().resources() {
+        for resource in Catalogue::default().resources() {
             for column in resource.strategy.columns() {
                 let about = column.about;
                 assert!(about.is_empty() || !describe(&about).is_empty(), "{} {}: {about}", resource.kind, column.name);

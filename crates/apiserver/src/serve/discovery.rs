@@ -12,7 +12,7 @@ use pintle_meta::names::join_api_version;
 use serde_json::{Map, Value, json};
 
 pub fn dispatch(server: &ApiServer, parts: &[&str], wanted: Wanted) -> Option<Response<Body>> {
-    let catalogue = server.registry.catalogue.load();
+    let catalogue = server.registry.catalogue.latest();
     let usages = server.knows_nodes();
     let value = match parts {
         ["api"] if wanted.shape == Shape::Aggregated => return Some(aggregated(&catalogue, true, false)),
@@ -183,7 +183,7 @@ pub fn paths(server: &ApiServer) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    for group in server.registry.catalogue.load().groups() {
+    for group in server.registry.catalogue.latest().groups() {
         paths.push(format!("/apis/{}", group.name));
         paths.extend(group.versions.iter().map(|v| format!("/apis/{}/{v}", group.name)));
     }

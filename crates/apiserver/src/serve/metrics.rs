@@ -2,7 +2,9 @@
 
 use crate::ApiServer;
 use crate::body::Body;
+use crate::catalogue::Resource;
 use crate::response;
+use crate::verb::Verb;
 use http::Response;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -33,7 +35,16 @@ pub struct Metrics {
     causes: Gauge,
     cause_bytes: Gauge,
     dropped_causes: Gauge,
+    watch: [Gauge; 4],
 }
+
+/// What the pumps of watches are counted by: see [`crate::watches::pump::Counts`].
+const WATCH: [(&str, &str); 4] = [
+    ("pintle_watch_pumps", "Topics and views that are watched"),
+    ("pintle_watchers", "Watches that are open"),
+    ("pintle_watch_rounds", "Times that events woke a pump of watchers"),
+    ("pintle_watch_cut_off", "Watches that were cut off for being too slow"),
+];
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -50,15 +61,21 @@ impl Default for Metrics {
         registry.register("pintle_causes", "Writes whose causes are kept", causes.clone());
         registry.register("pintle_causes_bytes", "Memory of the kept causes", cause_bytes.clone());
         registry.register("pintle_causes_dropped", "Cause headers that could not be read", dropped_causes.clone());
-        Metrics { registry, requests, durations, revision, causes, cause_bytes, dropped_causes }
+        let watch = WATCH.map(|(name, about)| {
+            let gauge = Gauge::default();
+            registry.register(name, about, gauge.clone());
+            gauge
+        });
+        Metrics { watch, registry, requests, durations, revision, causes, cause_bytes, dropped_causes }
     }
 }
 
 impl Metrics {
-    pub fn request(&self, verb: &str, resource: &str, code: u16, took: Duration) {
-        let labels = RequestLabels { verb: verb.to_owned(), resource: resource.to_owned(), code };
-        self.requests.get_or_create(&labels).inc();
-        self.durations.get_or_create(&VerbLabels { verb: verb.to_owned() }).observe(took.as_secs_f64());
+    pub fn request(&self, verb: &Verb, resource: Option<&Resource>, code: u16, took: Duration) {
+        let verb = verb.as_str().to_owned();
+        let resource = resource.map(|resource| resource.name.clone()).unwrap_or_default();
+        self.requests.get_or_create(&RequestLabels { verb: verb.clone(), resource, code }).inc();
+        self.durations.get_or_create(&VerbLabels { verb }).observe(took.as_secs_f64());
     }
 }
 
@@ -70,6 +87,11 @@ pub fn render(server: &ApiServer) -> Response<Body> {
     metrics.causes.set(whole(entries as u64));
     metrics.cause_bytes.set(whole(bytes as u64));
     metrics.dropped_causes.set(whole(causes.dropped()));
+    let watches = server.watches.counts();
+    let counts = [watches.pumps, watches.watchers, watches.rounds, watches.cut_off];
+    for (gauge, count) in metrics.watch.iter().zip(counts) {
+        gauge.set(whole(count));
+    }
     let mut text = String::new();
     match encode(&mut text, &server.metrics.registry) {
         Ok(()) => response::with_type(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", text),

@@ -11,22 +11,21 @@ pub mod usage;
 
 use crate::ApiServer;
 use crate::body::Body;
+use crate::call::Call;
 use crate::causes;
-use crate::request::Query;
 use crate::response::{self, Wanted};
-use http::{HeaderMap, Method, Response};
+use http::{Method, Response};
 use pintle_meta::Status;
 
 /// Paths that are not objects.
 pub async fn dispatch(
     server: &ApiServer,
     method: &Method,
-    path: &str,
-    query: &Query,
-    headers: &HeaderMap,
+    call: &Call,
     wanted: Wanted,
 ) -> Result<Response<Body>, Status> {
-    let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
+    let Call { url, query, headers, .. } = call;
+    let parts: Vec<&str> = url.split('/').filter(|p| !p.is_empty()).collect();
     let known = match parts.as_slice() {
         ["healthz" | "livez" | "readyz", check @ ..] => Some(health::health(server, parts[0], check, query)),
         ["version"] => Some(response::json(200, health::version().to_string())),

@@ -22,7 +22,7 @@ pub fn dispatch(server: &ApiServer, rest: &[&str], headers: &HeaderMap) -> Optio
 }
 
 fn index(server: &ApiServer) -> Value {
-    let catalogue = server.registry.catalogue.load();
+    let catalogue = server.registry.catalogue.latest();
     let mut paths = Map::new();
     let mut add = |path: String, revision: u64| {
         let url = format!("/openapi/v3/{path}?hash={revision:016X}");
@@ -40,7 +40,7 @@ fn index(server: &ApiServer) -> Value {
 }
 
 fn document(server: &ApiServer, group: &str, version: &str) -> Option<Response<Body>> {
-    let catalogue = server.registry.catalogue.load();
+    let catalogue = server.registry.catalogue.latest();
     let resources: Vec<&Arc<Resource>> = catalogue.of_group_version(group, version).collect();
     if resources.is_empty() {
         return None;
@@ -153,8 +153,8 @@ fn paths(resources: &[&Arc<Resource>]) -> Map<String, Value> {
 
 /// The older form, in the notation that is asked for.
 fn v2(server: &ApiServer, headers: &HeaderMap) -> Response<Body> {
-    let catalogue = server.registry.catalogue.load();
-    let resources: Vec<&Arc<Resource>> = catalogue.resources().iter().collect();
+    let catalogue = server.registry.catalogue.latest();
+    let resources: Vec<&Arc<Resource>> = catalogue.resources().collect();
     let mut schemas = schemas(&resources);
     for resource in resources.iter().filter(|r| r.custom) {
         if let Some(schema) = schemas.get_mut(&definition(resource)) {

@@ -1,48 +1,64 @@
 //! Questions that are answered and not stored: who am I, may I, is this token good.
 
 use crate::ApiServer;
+use crate::admission::Operation;
 use crate::authn::User;
-use crate::authz::{Attributes, rules::Rule};
+use crate::authz::Verdict;
+use crate::authz::rule::Rule;
 use crate::body::Body;
-use crate::exchange::Exchange;
+use crate::call::Call;
+use crate::notes::Notes;
+use crate::request::{ResourcePath, Sent};
 use crate::response;
+use crate::verb::Verb;
+use crate::verbs;
 use http::Response;
 use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::{Status, object};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// The answer, if the resource is a question.
-pub async fn dispatch(server: &ApiServer, exchange: &mut Exchange) -> Option<Result<Response<Body>, Status>> {
-    let kind = exchange.resource.kind.clone();
-    let answer = match kind.as_str() {
+pub async fn dispatch(
+    server: &ApiServer,
+    call: &Call,
+    sent: &Sent,
+    notes: &Notes,
+) -> Option<Result<Response<Body>, Status>> {
+    let kind = call.resource.as_ref()?.kind.as_str();
+    let answer = match kind {
         "SelfSubjectReview"
         | "TokenReview"
         | "SelfSubjectAccessReview"
         | "SubjectAccessReview"
         | "LocalSubjectAccessReview"
-        | "SelfSubjectRulesReview" => review(server, exchange, &kind).await,
-        "ComponentStatus" => Ok(component_statuses(server, exchange)),
+        | "SelfSubjectRulesReview" => review(server, call, sent, notes).await,
+        "ComponentStatus" => component_statuses(server, call),
         _ => return None,
     };
     Some(answer)
 }
 
-async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Result<Response<Body>, Status> {
-    let mut question = exchange.object(&server.registry)?;
+async fn review(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    let registry = &server.registry;
+    let mut question = verbs::object(registry, call, sent, notes)?;
+    registry.admission.pass(registry, call, notes, Operation::Create, &mut question).await?;
+    let resource = call.resource()?;
+    let kind = resource.kind.as_str();
     let mut errors = Vec::new();
-    validate(kind, exchange.namespace(), &question, &mut errors);
+    validate(kind, call.namespace(), &question, &mut errors);
     if !errors.is_empty() {
         // Kubernetes names no kind here.
-        return Err(Status::invalid(&exchange.resource.group, "", "", &errors));
+        return Err(Status::invalid(&resource.group, "", "", &errors));
     }
     if kind == "SelfSubjectReview" {
         question["metadata"] = json!({"creationTimestamp": server.registry.clock.now_rfc3339()});
     }
-    let user = exchange.user.clone();
+    let user = call.user.clone();
     let status = match kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(&user)}),
         "TokenReview" => token(server, &question).await,
-        "SelfSubjectAccessReview" => decide(server, &user, &question).await,
+        "SelfSubjectAccessReview" => decide(server, user, &question).await,
         "SelfSubjectRulesReview" => {
             let namespace = object::text(&question, &["spec", "namespace"]).to_owned();
             if namespace.is_empty() {
@@ -56,12 +72,12 @@ async fn review(server: &ApiServer, exchange: &mut Exchange, kind: &str) -> Resu
                 .iter()
                 .filter_map(|g| g.as_str().map(str::to_owned))
                 .collect();
-            decide(server, &asked, &question).await
+            decide(server, Arc::new(asked), &question).await
         }
     };
     object::metadata(&mut question);
     question["status"] = status;
-    Ok(response::value(201, exchange.wanted, &question))
+    Ok(response::value(201, call.wanted()?, &question))
 }
 
 /// A question about access names one thing and somebody; a local one stays in the namespace of its path.
@@ -139,26 +155,33 @@ fn user_info(user: &User) -> Value {
     info
 }
 
-async fn decide(server: &ApiServer, user: &User, question: &Value) -> Value {
-    let text = |path: &[&str]| object::text(question, path);
-    let attributes = if let Some(what) = object::at(question, &["spec", "resourceAttributes"]) {
-        Attributes {
-            verb: object::text(what, &["verb"]),
-            group: object::text(what, &["group"]),
-            resource: object::text(what, &["resource"]),
-            subresource: object::text(what, &["subresource"]),
-            namespace: object::text(what, &["namespace"]),
-            name: object::text(what, &["name"]),
-            ..Attributes::default()
-        }
+async fn decide(server: &ApiServer, user: Arc<User>, question: &Value) -> Value {
+    let text = |path: &[&str]| object::text(question, path).to_owned();
+    let asked = if let Some(what) = object::at(question, &["spec", "resourceAttributes"]) {
+        let text = |key: &str| object::text(what, &[key]).to_owned();
+        let path = ResourcePath {
+            group: text("group"),
+            version: text("version"),
+            resource: text("resource"),
+            subresource: text("subresource"),
+            namespace: text("namespace"),
+            name: text("name"),
+            ..ResourcePath::default()
+        };
+        Call::asks(user, Verb::of(&text("verb")), path)
     } else {
-        Attributes {
-            verb: text(&["spec", "nonResourceAttributes", "verb"]),
-            path: Some(text(&["spec", "nonResourceAttributes", "path"])),
-            ..Attributes::default()
-        }
+        let verb = Verb::of(&text(&["spec", "nonResourceAttributes", "verb"]));
+        Call::asks_path(user, verb, &text(&["spec", "nonResourceAttributes", "path"]))
     };
-    if server.authorizer.allows(user, &attributes).await { json!({"allowed": true}) } else { json!({"allowed": false}) }
+    let (mut status, reason) = match server.authorizer.judge(&asked).await {
+        Verdict::Allow(reason) => (json!({"allowed": true}), reason),
+        Verdict::Deny(reason) => (json!({"allowed": false, "denied": true}), reason),
+        Verdict::NoOpinion(reason) => (json!({"allowed": false}), reason),
+    };
+    if !reason.is_empty() {
+        status["reason"] = reason.into();
+    }
+    status
 }
 
 async fn rules(server: &ApiServer, user: &User, namespace: &str) -> Value {
@@ -167,7 +190,7 @@ async fn rules(server: &ApiServer, user: &User, namespace: &str) -> Value {
     let everything =
         Rule { verbs: vec!["*".into()], groups: vec!["*".into()], resources: vec!["*".into()], ..Rule::default() };
     let master = user.is_in(crate::authn::MASTERS).then_some(&everything);
-    for rule in master.into_iter().chain(policy.rules_for(user, namespace)) {
+    for rule in master.into_iter().chain(&policy.rules_for(user, namespace)) {
         let mut entry = Map::new();
         for (key, words) in [
             ("verbs", &rule.verbs),
@@ -186,19 +209,20 @@ async fn rules(server: &ApiServer, user: &User, namespace: &str) -> Value {
 }
 
 /// Kept for clients that still look: the one component with a health of its own is the store.
-fn component_statuses(server: &ApiServer, exchange: &Exchange) -> Response<Body> {
+fn component_statuses(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
     let (status, message) = match server.registry.store.health() {
         Ok(()) => ("True", "ok".to_owned()),
         Err(why) => ("False", why),
     };
     let store = json!({"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": "store"},
         "conditions": [{"type": "Healthy", "status": status, "message": message}]});
-    match exchange.path.name.as_str() {
+    let wanted = call.wanted()?;
+    match call.path.name.as_str() {
         "" => {
             let list = json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": [store]});
-            response::value(200, exchange.wanted, &list)
+            Ok(response::value(200, wanted, &list))
         }
-        "store" => response::value(200, exchange.wanted, &store),
-        other => response::failure(&Status::not_found("", "componentstatuses", other)),
+        "store" => Ok(response::value(200, wanted, &store)),
+        other => Err(Status::not_found("", "componentstatuses", other)),
     }
 }

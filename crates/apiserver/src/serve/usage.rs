@@ -4,11 +4,14 @@
 
 use crate::ApiServer;
 use crate::body::Body;
+use crate::call::Call;
 use crate::codec;
+use crate::keys;
 use crate::nodes;
 use crate::registry::read_error;
-use crate::request::{Query, ResourcePath};
+use crate::request::ResourcePath;
 use crate::response::{self, Shape, Wanted};
+use crate::verb::Verb;
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{Request, Response};
@@ -63,21 +66,18 @@ pub fn aggregated() -> Value {
         {"version": VERSION, "freshness": "Current", "resources": RESOURCES.map(resource)}]})
 }
 
-pub async fn answer(
-    server: &ApiServer,
-    verb: &str,
-    path: &ResourcePath,
-    query: &Query,
-    wanted: Wanted,
-) -> Result<Response<Body>, Status> {
-    if !matches!(verb, "get" | "list") {
-        return Err(Status::method_not_allowed());
-    }
+pub async fn answer(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
+    let Call { path, query, .. } = call;
+    let single = match call.verb {
+        Verb::Get => true,
+        Verb::List => false,
+        _ => return Err(Status::method_not_allowed()),
+    };
     let selector = Selector::parse(query.get("labelSelector")).map_err(|e| Status::bad_request(e.to_string()))?;
     let (kind, prefix) = match path.resource.as_str() {
-        "nodes" if !path.in_namespace => ("NodeMetrics", "/registry/minions/".to_owned()),
-        "pods" if path.namespace.is_empty() => ("PodMetrics", "/registry/pods/".to_owned()),
-        "pods" => ("PodMetrics", format!("/registry/pods/{}/", path.namespace)),
+        "nodes" if !path.in_namespace => ("NodeMetrics", keys::NODES.to_owned()),
+        "pods" if path.namespace.is_empty() => ("PodMetrics", keys::PODS.to_owned()),
+        "pods" => ("PodMetrics", keys::namespace(keys::PODS, &path.namespace)),
         _ => return Err(Status::no_such_resource()),
     };
     let page = server.registry.store.range(Range::prefix(prefix)).await.map_err(read_error)?;
@@ -93,8 +93,8 @@ pub async fn answer(
         let usage = usages.get(if pods { object::uid(one) } else { object::name(one) })?;
         metrics(kind, one, usage)
     });
-    let wanted = Wanted { shape: Shape::Object, ..wanted };
-    if verb == "get" {
+    let wanted = Wanted { shape: Shape::Object, ..call.wanted()? };
+    if single {
         let item = items.next().ok_or_else(|| Status::not_found(GROUP, &path.resource, &path.name))?;
         return Ok(response::value(200, wanted, &item));
     }

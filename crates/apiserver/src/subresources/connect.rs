@@ -1,17 +1,20 @@
 //! `pods/…/exec`, `attach`, `portforward` and `nodes/…/proxy`: what a node answers is passed on, connections too.
 
 use crate::ApiServer;
-use crate::authz::Attributes;
+use crate::admission::Operation;
 use crate::body::Body;
+use crate::call::Call;
 use crate::codec;
-use crate::exchange::Exchange;
 use crate::nodes::{self, Duplex, NodeAnswer};
+use crate::notes::Notes;
+use crate::request::Sent;
+use crate::verb::Verb;
 use bytes::Bytes;
 use http::{HeaderName, Method, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pintle_meta::{Status, object, query};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What a client and a node agree on by themselves.
 const NEGOTIATION: [HeaderName; 7] = [
@@ -25,26 +28,27 @@ const NEGOTIATION: [HeaderName; 7] = [
 ];
 
 /// Connects a client to a process or to ports of a Pod.
-pub async fn stream(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    may_create(server, exchange).await?;
-    let kind = exchange.path.subresource.clone();
-    let pod = pod(server, exchange).await?;
-    let (namespace, name) = (&exchange.path.namespace, &exchange.path.name);
-    let (path, asked) = match kind.as_str() {
-        "portforward" => (format!("/portForward/{namespace}/{name}"), ports(exchange)),
+pub async fn stream(server: &ApiServer, call: &Call, mut sent: Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    may_create(server, call, notes).await?;
+    let pod = pod(server, call).await?;
+    let registry = &server.registry;
+    registry.admission.pass(registry, call, notes, Operation::Connect, &mut options(call)).await?;
+    let (namespace, name) = (&call.path.namespace, &call.path.name);
+    let (path, asked) = match call.path.subresource.as_str() {
+        "portforward" => (format!("/portForward/{namespace}/{name}"), ports(call)),
         kind => {
-            let container = container(&pod, exchange.query.get("container"))?;
-            (format!("/{kind}/{namespace}/{name}/{container}"), streams(exchange))
+            let container = container(&pod, call.query.get("container"))?;
+            (format!("/{kind}/{namespace}/{name}/{container}"), streams(call))
         }
     };
     let node = object::text(&pod, &["spec", "nodeName"]);
     if node.is_empty() {
         return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
     }
-    let upgrade = exchange.upgrade.take().ok_or_else(|| Status::bad_request("Upgrade request required"))?;
+    let upgrade = sent.upgrade.take().ok_or_else(|| Status::bad_request("Upgrade request required"))?;
     let pairs = asked.iter().map(|(name, value)| (*name, value.as_str()));
     let mut request = to_node(&path, &query::encode(pairs))?;
-    negotiate(exchange, &mut request);
+    negotiate(call, &mut request);
     let answer = server.ask_node(node, request).await?;
     match answer {
         NodeAnswer { response, connection: Some(connection) } => {
@@ -56,34 +60,36 @@ pub async fn stream(server: &ApiServer, exchange: &mut Exchange) -> Result<Respo
 }
 
 /// `nodes/…/proxy/…`: any path of a node, for those who may.
-pub async fn proxy(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let text = query::encode(exchange.query.pairs());
-    let mut request = to_node(&format!("/{}", query::encode_path(&exchange.path.rest)), &text)?;
-    *request.body_mut() = exchange.body.clone();
-    for (name, value) in &exchange.headers {
+pub async fn proxy(server: &ApiServer, call: &Call, mut sent: Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    let registry = &server.registry;
+    registry.admission.pass(registry, call, notes, Operation::Connect, &mut options(call)).await?;
+    let text = query::encode(call.query.pairs());
+    let mut request = to_node(&format!("/{}", query::encode_path(&call.path.rest)), &text)?;
+    *request.body_mut() = std::mem::take(&mut sent.body);
+    for (name, value) in &call.headers {
         if is_passed_on(name) {
             request.headers_mut().append(name, value.clone());
         }
     }
-    *request.method_mut() = match exchange.verb {
-        "get" => Method::GET,
-        "create" => Method::POST,
-        "update" => Method::PUT,
-        "patch" => Method::PATCH,
-        "delete" => Method::DELETE,
+    *request.method_mut() = match call.verb {
+        Verb::Get => Method::GET,
+        Verb::Create => Method::POST,
+        Verb::Update => Method::PUT,
+        Verb::Patch => Method::PATCH,
+        Verb::Delete => Method::DELETE,
         _ => return Err(Status::method_not_allowed()),
     };
-    if exchange.upgrade.is_some() {
-        negotiate(exchange, &mut request);
+    if sent.upgrade.is_some() {
+        negotiate(call, &mut request);
     }
-    let NodeAnswer { mut response, connection } = server.ask_node(&exchange.path.name, request).await?;
+    let NodeAnswer { mut response, connection } = server.ask_node(&call.path.name, request).await?;
     if connection.is_none() {
         // These are about the way from the node to here.
         for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
             response.headers_mut().remove(name);
         }
     }
-    if let (Some(connection), Some(upgrade)) = (connection, exchange.upgrade.take()) {
+    if let (Some(connection), Some(upgrade)) = (connection, sent.upgrade.take()) {
         splice(server, upgrade, connection);
     }
     Ok(response)
@@ -108,22 +114,49 @@ fn is_passed_on(name: &HeaderName) -> bool {
 }
 
 /// A WebSocket begins with a GET, and a command is still more than a look.
-async fn may_create(server: &ApiServer, exchange: &Exchange) -> Result<(), Status> {
-    let path = &exchange.path;
-    let attributes = Attributes {
-        verb: "create",
-        group: &path.group,
-        resource: &path.resource,
-        subresource: &path.subresource,
-        namespace: &path.namespace,
-        name: &path.name,
-        ..Attributes::default()
-    };
-    server.authorizer.authorize(&exchange.user, &attributes).await
+async fn may_create(server: &ApiServer, call: &Call, notes: &Notes) -> Result<(), Status> {
+    if call.verb == Verb::Create {
+        return Ok(());
+    }
+    let question = Call::asks(call.user.clone(), Verb::Create, call.path.clone());
+    server.authorizer.authorize(&question, notes).await
 }
 
-pub(super) async fn pod(server: &ApiServer, exchange: &Exchange) -> Result<Value, Status> {
-    let entry = server.registry.get(&exchange.resource, exchange.namespace(), &exchange.path.name).await?;
+/// What a connection asks for, as the object that admission sees.
+fn options(call: &Call) -> Value {
+    let (kind, lists): (&str, &[&str]) = match (call.path.subresource.as_str(), call.path.resource.as_str()) {
+        ("exec", _) => ("PodExecOptions", &["command"]),
+        ("attach", _) => ("PodAttachOptions", &[]),
+        ("portforward", _) => ("PodPortForwardOptions", &["ports"]),
+        (_, "nodes") => ("NodeProxyOptions", &[]),
+        (_, "services") => ("ServiceProxyOptions", &[]),
+        _ => ("PodProxyOptions", &[]),
+    };
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for flag in ["stdin", "stdout", "stderr", "tty"] {
+        if matches!(kind, "PodExecOptions" | "PodAttachOptions") && call.query.flag(flag) {
+            options[flag] = true.into();
+        }
+    }
+    let container = call.query.get("container");
+    if !container.is_empty() && matches!(kind, "PodExecOptions" | "PodAttachOptions") {
+        options["container"] = container.into();
+    }
+    for list in lists {
+        let values = call.query.all(list).iter();
+        // Ports are numbers.
+        let values = values
+            .map(|text| text.parse::<i64>().ok().filter(|_| *list == "ports").map_or_else(|| json!(text), Value::from));
+        options[*list] = values.collect();
+    }
+    if call.path.subresource == "proxy" {
+        options["path"] = format!("/{}", call.path.rest).into();
+    }
+    options
+}
+
+pub(super) async fn pod(server: &ApiServer, call: &Call) -> Result<Value, Status> {
+    let entry = server.registry.get(call.resource()?, call.namespace(), &call.path.name).await?;
     Ok(codec::decode(&entry.value))
 }
 
@@ -149,15 +182,15 @@ pub(super) fn container(pod: &Value, named: &str) -> Result<String, Status> {
 }
 
 /// The streams that are asked for, in the node's words.
-fn streams(exchange: &Exchange) -> Vec<(&'static str, String)> {
+fn streams(call: &Call) -> Vec<(&'static str, String)> {
     let names = [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")];
-    let asked = names.into_iter().filter(|(name, _)| exchange.query.flag(name));
+    let asked = names.into_iter().filter(|(name, _)| call.query.flag(name));
     let asked = asked.map(|(_, theirs)| (theirs, "1".to_owned()));
-    asked.chain(exchange.query.all("command").iter().map(|part| ("command", part.clone()))).collect()
+    asked.chain(call.query.all("command").iter().map(|part| ("command", part.clone()))).collect()
 }
 
-fn ports(exchange: &Exchange) -> Vec<(&'static str, String)> {
-    let ports = exchange.query.all("ports");
+fn ports(call: &Call) -> Vec<(&'static str, String)> {
+    let ports = call.query.all("ports");
     if ports.is_empty() { Vec::new() } else { vec![("port", ports.join(","))] }
 }
 
@@ -167,9 +200,9 @@ pub(super) fn to_node(path: &str, query: &str) -> Result<Request<Bytes>, Status>
     request.map_err(|error| Status::bad_request(format!("{path:?} is no path of a node: {error}")))
 }
 
-pub(super) fn negotiate(exchange: &Exchange, request: &mut Request<Bytes>) {
+pub(super) fn negotiate(call: &Call, request: &mut Request<Bytes>) {
     for name in NEGOTIATION {
-        for value in exchange.headers.get_all(&name) {
+        for value in call.headers.get_all(&name) {
             request.headers_mut().append(&name, value.clone());
         }
     }

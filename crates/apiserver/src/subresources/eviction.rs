@@ -1,50 +1,54 @@
 //! `pods/…/eviction`: a deletion that asks the disruption budgets first.
 
 use crate::ApiServer;
+use crate::admission::Operation;
 use crate::body::Body;
+use crate::call::Call;
 use crate::codec;
-use crate::exchange::Exchange;
+use crate::keys;
+use crate::notes::Notes;
 use crate::registry::DeleteOptions;
+use crate::request::Sent;
 use crate::response;
 use http::Response;
 use pintle_meta::{Status, labels::Selector, object};
 use pintle_store::{Expect, Op, Range, Txn};
 use serde_json::{Value, json};
 
-pub async fn evict(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let eviction = super::body_as(exchange, "policy", "v1", "Eviction")?;
-    if object::name(&eviction) != exchange.path.name {
+pub async fn evict(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    let mut eviction = super::body_as(call, sent, notes, ("policy", "v1", "Eviction"))?;
+    if object::name(&eviction) != call.path.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let namespace = object::namespace(&eviction);
-    if !namespace.is_empty() && namespace != exchange.path.namespace {
+    if !namespace.is_empty() && namespace != call.path.namespace {
         return Err(Status::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
+    let registry = &server.registry;
+    registry.admission.pass(registry, call, notes, Operation::Create, &mut eviction).await?;
     let options = object::at(&eviction, &["deleteOptions"]).cloned().unwrap_or_else(|| json!({}));
     let mut options = DeleteOptions::from_value(&options)?;
-    options.dry_run |= exchange.query.dry_run()?;
-    let stored = server.registry.stored_resource(&exchange.resource);
-    let name = exchange.path.name.clone();
-    let entry = server.registry.get(&stored, exchange.namespace(), &name).await?;
+    options.dry_run |= call.dry_run()?;
+    let stored = registry.stored_resource(call.resource()?);
+    let entry = registry.get(&stored, call.namespace(), &call.path.name).await?;
     let pod = codec::decode(&entry.value);
     // A Pod that does not run, or is already going, disrupts nothing.
     let phase = object::text(&pod, &["status", "phase"]);
     if !matches!(phase, "Succeeded" | "Failed" | "Pending") && !object::is_being_deleted(&pod) && !options.dry_run {
-        take_from_budget(server, exchange.namespace(), &pod).await?;
+        take_from_budget(server, call.namespace(), &pod).await?;
     }
-    let manager = exchange.manager()?;
-    server.registry.delete(&exchange.write(&stored, &manager)?, &name, &options).await?;
+    registry.delete(call, notes, &options).await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(response::value(201, exchange.wanted, &status))
+    Ok(response::value(201, call.wanted()?, &status))
 }
 
 /// Takes one disruption from the budget that covers the Pod; refuses when none is left.
 async fn take_from_budget(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), Status> {
     let store = &server.registry.store;
     loop {
-        let range = Range::prefix(format!("/registry/poddisruptionbudgets/{namespace}/"));
+        let range = Range::prefix(keys::namespace(keys::DISRUPTION_BUDGETS, namespace));
         let page = store.range(range).await.map_err(crate::registry::read_error)?;
         let mut covering = page.entries.iter().filter_map(|entry| {
             let budget = codec::decode(&entry.value);

@@ -3,32 +3,32 @@
 use super::connect::{container, negotiate, pod, refusal, splice, to_node};
 use crate::ApiServer;
 use crate::body::Body;
-use crate::exchange::Exchange;
+use crate::call::Call;
 use crate::nodes::NodeAnswer;
-use crate::request::Query;
+use crate::request::{Query, Sent};
 use crate::response;
 use http::{HeaderValue, Response, header};
 use pintle_meta::field::{Error, Path};
 use pintle_meta::{Status, object, query};
 
-pub async fn log(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let name = exchange.path.name.clone();
-    let options = options(&exchange.query, &name)?;
-    let pod = pod(server, exchange).await?;
-    let container = container(&pod, exchange.query.get("container"))?;
+pub async fn log(server: &ApiServer, call: &Call, mut sent: Sent) -> Result<Response<Body>, Status> {
+    let name = &call.path.name;
+    let options = options(&call.query, name)?;
+    let pod = pod(server, call).await?;
+    let container = container(&pod, call.query.get("container"))?;
     let node = object::text(&pod, &["spec", "nodeName"]);
     if node.is_empty() {
         // It has not run anywhere yet.
         return Ok(response::with_type(200, "text/plain", ""));
     }
-    let path = format!("/containerLogs/{}/{name}/{container}", exchange.path.namespace);
+    let path = format!("/containerLogs/{}/{name}/{container}", call.path.namespace);
     let pairs = options.iter().map(|(name, value)| (*name, value.as_str()));
     let mut request = to_node(&path, &query::encode(pairs))?;
-    if exchange.upgrade.is_some() {
-        negotiate(exchange, &mut request);
+    if sent.upgrade.is_some() {
+        negotiate(call, &mut request);
     }
     let NodeAnswer { response: mut answer, connection } = server.ask_node(node, request).await?;
-    if let (Some(connection), Some(upgrade)) = (connection, exchange.upgrade.take()) {
+    if let (Some(connection), Some(upgrade)) = (connection, sent.upgrade.take()) {
         splice(server, upgrade, connection);
         return Ok(answer);
     }

@@ -2,73 +2,85 @@
 
 use crate::ApiServer;
 use crate::body::Body;
+use crate::call::Call;
 use crate::codec;
-use crate::exchange::Exchange;
-use crate::registry::Change;
+use crate::notes::Notes;
+use crate::registry::{Change, Part, Shown};
+use crate::request::Sent;
 use crate::response;
 use crate::strategy::ScalePaths;
+use crate::verb::Verb;
 use http::Response;
 use pintle_meta::{Status, field, labels::Selector, object};
 use pintle_schema::{json_patch, merge_patch};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
-pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let stored = server.registry.stored_resource(&exchange.resource);
+pub async fn dispatch(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    let stored = server.registry.stored_resource(call.resource()?);
     let paths = stored.strategy.scale().ok_or_else(Status::no_such_resource)?;
-    let name = exchange.path.name.clone();
-    if verb == "get" {
-        let entry = server.registry.get(&stored, exchange.namespace(), &name).await?;
-        return Ok(response::value(200, exchange.wanted, &scale_of(&codec::decode(&entry.value), &paths)));
+    let name = &call.path.name;
+    if call.verb == Verb::Get {
+        let entry = server.registry.get(&stored, call.namespace(), name).await?;
+        return Ok(response::value(200, call.wanted()?, &scale_of(&codec::decode(&entry.value), &paths)));
     }
-    let parsed = match verb {
-        "update" => crate::incoming::read(&exchange.headers, &exchange.body, "Scale", false)?,
+    let replaces = call.verb == Verb::Update;
+    let parsed = match replaces {
+        true => crate::incoming::read(&call.headers, &sent.body, "Scale", false)?,
         // Patches are JSON; an applied one may be YAML, of which JSON is a part.
-        _ => crate::parse::yaml(&exchange.body)
+        false => crate::parse::yaml(&sent.body)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?,
     };
-    let media = crate::incoming::media_type(&exchange.headers);
-    let manager = exchange.manager()?;
-    let mut warnings = std::mem::take(&mut exchange.warnings);
-    let write = exchange.write(&stored, &manager)?;
-    let result = server
-        .registry
-        .update(&write, &name, &mut warnings, |current| {
-            let Some(current) = current else { return Err(Status::not_found(&stored.group, &stored.name, &name)) };
-            let scale = scale_of(current, &paths);
-            let asked = match (verb, media.as_str()) {
-                ("update", _) => parsed.value.clone(),
-                (_, "application/json-patch+json") => {
-                    json_patch::apply(&scale, &parsed.value).map_err(|e| Status::bad_request(e.message))?
-                }
-                // A Scale has no lists: merging it strategically, or applying it, is merging it.
-                _ => merge_patch::apply(&scale, &parsed.value).map_err(|e| Status::bad_request(e.message))?,
-            };
-            change(current, &scale, &asked, &paths, &name)
-        })
-        .await;
-    exchange.warnings = warnings;
-    let (written, _) = result?;
-    Ok(response::value(200, exchange.wanted, &scale_of(&written.to_value(), &paths)))
+    let media = crate::incoming::media_type(&call.headers);
+    let part = Arc::new(Replicas { paths: paths.clone(), name: name.clone() });
+    let change = |current: Option<&Value>| {
+        let Some(current) = current else { return Err(Status::not_found(&stored.group, &stored.name, name)) };
+        let scale = scale_of(current, &paths);
+        let asked = match media.as_str() {
+            _ if replaces => parsed.value.clone(),
+            "application/json-patch+json" => {
+                json_patch::apply(&scale, &parsed.value).map_err(|e| Status::bad_request(e.message))?
+            }
+            // A Scale has no lists: merging it strategically, or applying it, is merging it.
+            _ => merge_patch::apply(&scale, &parsed.value).map_err(|e| Status::bad_request(e.message))?,
+        };
+        let version = object::resource_version(&asked);
+        if !version.is_empty() && version != object::resource_version(&scale) {
+            return Err(Status::modified("autoscaling", "scales", name));
+        }
+        let mut object = current.clone();
+        part.put(&mut object, &asked)?;
+        Ok(Change { shown: Shown::Part(part.clone()), ..Change::new(object) })
+    };
+    let (written, _) = server.registry.update(call, notes, change).await?;
+    Ok(response::value(200, call.wanted()?, &scale_of(&written.to_value(), &paths)))
 }
 
-fn change(current: &Value, scale: &Value, asked: &Value, paths: &ScalePaths, name: &str) -> Result<Change, Status> {
-    let version = object::resource_version(asked);
-    if !version.is_empty() && version != object::resource_version(scale) {
-        return Err(Status::modified("autoscaling", "scales", name));
+/// The part of an object that its Scale shows.
+struct Replicas {
+    paths: ScalePaths,
+    name: String,
+}
+
+impl Part for Replicas {
+    fn of(&self, object: &Value) -> Value {
+        scale_of(object, &self.paths)
     }
-    let replicas = match object::at(asked, &["spec", "replicas"]) {
-        None | Some(Value::Null) => 0,
-        Some(value) => value.as_i64().ok_or_else(|| Status::bad_request("spec.replicas must be an integer"))?,
-    };
-    if replicas < 0 || replicas > i64::from(i32::MAX) {
-        let path = field::Path::new("spec").child("replicas");
-        let error = field::Error::invalid(&path, replicas, "must be greater than or equal to 0");
-        return Err(Status::invalid("autoscaling", "Scale", name, &[error]));
+
+    fn put(&self, object: &mut Value, scale: &Value) -> Result<(), Status> {
+        let replicas = match object::at(scale, &["spec", "replicas"]) {
+            None | Some(Value::Null) => 0,
+            Some(value) => value.as_i64().ok_or_else(|| Status::bad_request("spec.replicas must be an integer"))?,
+        };
+        if replicas < 0 || replicas > i64::from(i32::MAX) {
+            let path = field::Path::new("spec").child("replicas");
+            let error = field::Error::invalid(&path, replicas, "must be greater than or equal to 0");
+            return Err(Status::invalid("autoscaling", "Scale", &self.name, &[error]));
+        }
+        let keys: Vec<&str> = self.paths.replicas.split('.').collect();
+        object::set(object, &keys, replicas);
+        Ok(())
     }
-    let mut object = current.clone();
-    let keys: Vec<&str> = paths.replicas.split('.').collect();
-    object::set(&mut object, &keys, replicas);
-    Ok(Change::new(object))
 }
 
 fn scale_of(object: &Value, paths: &ScalePaths) -> Value {

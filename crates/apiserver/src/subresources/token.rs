@@ -2,11 +2,14 @@
 
 use super::body_as;
 use crate::ApiServer;
-use crate::admission::node_restriction;
+use crate::admission::Operation;
 use crate::authn::token::{Bound, ISSUER, Reference};
 use crate::body::Body;
+use crate::call::Call;
 use crate::codec;
-use crate::exchange::Exchange;
+use crate::keys;
+use crate::notes::Notes;
+use crate::request::Sent;
 use crate::response;
 use http::Response;
 use jiff::SignedDuration;
@@ -18,11 +21,12 @@ const SHORTEST_SECONDS: i64 = 600;
 const LONGEST_SECONDS: i64 = 1 << 32;
 const DEFAULT_SECONDS: i64 = 3600;
 
-pub async fn request(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let mut review = body_as(exchange, GROUP, "v1", "TokenRequest")?;
-    node_restriction::token(server, exchange, &review).await?;
-    let namespace = exchange.namespace().to_owned();
-    let name = exchange.path.name.clone();
+pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    let mut review = body_as(call, sent, notes, (GROUP, "v1", "TokenRequest"))?;
+    let registry = &server.registry;
+    registry.admission.pass(registry, call, notes, Operation::Create, &mut review).await?;
+    let namespace = call.namespace().to_owned();
+    let name = call.path.name.clone();
     for (key, own) in [("name", &name), ("namespace", &namespace)] {
         let given = object::text(&review, &["metadata", key]);
         if !given.is_empty() && given != own {
@@ -31,7 +35,7 @@ pub async fn request(server: &ApiServer, exchange: &mut Exchange) -> Result<Resp
             return Err(Status::invalid(GROUP, "TokenRequest", &name, &[field::Error::invalid(&path, given, &why)]));
         }
     }
-    let account = codec::decode(&server.registry.get(&exchange.resource, &namespace, &name).await?.value);
+    let account = codec::decode(&server.registry.get(call.resource()?, &namespace, &name).await?.value);
     let (uid, own) = (object::uid(&review), object::uid(&account));
     if !uid.is_empty() && uid != own {
         let why = format!("the UID in the token request ({uid}) does not match the UID of the service account ({own})");
@@ -75,7 +79,7 @@ pub async fn request(server: &ApiServer, exchange: &mut Exchange) -> Result<Resp
     object::set(&mut review, &["spec", "audiences"], audiences);
     object::set(&mut review, &["spec", "expirationSeconds"], seconds);
     object::set(&mut review, &["status"], json!({"token": token, "expirationTimestamp": expires}));
-    Ok(response::value(201, exchange.wanted, &review))
+    Ok(response::value(201, call.wanted()?, &review))
 }
 
 /// Binds a token to the object that a request names, if it is there and the one that is meant.
@@ -83,16 +87,16 @@ async fn bind(server: &ApiServer, reference: &Value, bound: &mut Bound) -> Resul
     let text = |key: &str| object::text(reference, &[key]);
     let (group, version) = names::split_api_version(text("apiVersion"));
     let (kind, name) = (text("kind"), text("name"));
-    let (resource, prefix) = match (group, kind) {
-        ("", "Pod") => ("pods", format!("/registry/pods/{}/", bound.namespace)),
-        ("", "Secret") => ("secrets", format!("/registry/secrets/{}/", bound.namespace)),
-        ("", "Node") => ("nodes", "/registry/minions/".to_owned()),
+    let (resource, key) = match (group, kind) {
+        ("", "Pod") => ("pods", keys::in_namespace(keys::PODS, &bound.namespace, name)),
+        ("", "Secret") => ("secrets", keys::in_namespace(keys::SECRETS, &bound.namespace, name)),
+        ("", "Node") => ("nodes", keys::named(keys::NODES, name)),
         _ => {
             let gvk = format!("{group}/{version}, Kind={kind}");
             return Err(Status::bad_request(format!("cannot bind token to object of type {gvk}")));
         }
     };
-    let found = read(server, &format!("{prefix}{name}")).await?;
+    let found = read(server, &key).await?;
     let found = found.ok_or_else(|| Status::not_found("", resource, name))?;
     let account = &bound.serviceaccount.name;
     if kind == "Pod" && object::text(&found, &["spec", "serviceAccountName"]) != account {
@@ -111,7 +115,7 @@ async fn bind(server: &ApiServer, reference: &Value, bound: &mut Bound) -> Resul
         "Pod" => {
             let node = object::text(&found, &["spec", "nodeName"]);
             if !node.is_empty() {
-                let object = read(server, &format!("/registry/minions/{node}")).await?;
+                let object = read(server, &keys::named(keys::NODES, node)).await?;
                 let unknown = Reference { name: node.to_owned(), uid: String::new() };
                 bound.node = Some(object.as_ref().map_or(unknown, Reference::to));
             }

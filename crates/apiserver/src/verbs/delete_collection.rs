@@ -3,30 +3,33 @@
 use super::{delete, list};
 use crate::ApiServer;
 use crate::body::Body;
-use crate::exchange::Exchange;
-use crate::registry::names_of;
-use crate::request::ListOptions;
+use crate::call::Call;
+use crate::notes::Notes;
+use crate::registry::{Error, names_of};
+use crate::request::{ListOptions, Sent};
 use crate::response;
 use http::Response;
 use pintle_meta::Status;
 use serde_json::json;
 
-pub async fn delete_collection(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let options = delete::options(exchange)?;
-    let selection = ListOptions::parse(&exchange.query)?;
-    let listed = list::select(server, exchange, &selection).await?;
-    let stored = server.registry.stored_resource(&exchange.resource);
-    let manager = exchange.manager()?;
+pub async fn delete_collection(
+    server: &ApiServer,
+    call: &Call,
+    sent: &Sent,
+    notes: &Notes,
+) -> Result<Response<Body>, Status> {
+    let options = delete::options(call, sent)?;
+    let selection = ListOptions::parse(&call.query)?;
+    let listed = list::select(server, call, &selection).await?;
+    let resource = call.resource()?;
     for entry in &listed.entries {
-        let (namespace, name) = names_of(&stored, &entry.key);
-        let mut write = exchange.write(&stored, &manager)?;
-        write.namespace = namespace;
-        match server.registry.delete(&write, name, &options).await {
-            Err(status) if status.code != 404 => return Err(status),
-            _ => {}
+        let (namespace, name) = names_of(resource, &entry.key);
+        match server.registry.delete(&call.of_object(namespace, name), notes, &options).await {
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     let metadata = json!({"resourceVersion": listed.revision.to_string()});
-    let bytes = list::encode(server, &exchange.resource, list::Form::Objects, &listed.entries, &metadata)?;
-    Ok(response::object(200, exchange.wanted, bytes))
+    let bytes = list::encode(server, resource, list::Form::Objects, &listed.entries, &metadata)?;
+    Ok(response::object(200, call.wanted()?, bytes))
 }

@@ -2,9 +2,9 @@
 
 use crate::ApiServer;
 use crate::body::Body;
+use crate::call::Call;
 use crate::catalogue::Resource;
 use crate::codec;
-use crate::exchange::Exchange;
 use crate::notation::{Items, List, ListWriter, Notation};
 use crate::registry::{reach, read_error, selected};
 use crate::request::{ListOptions, ReadAt};
@@ -30,13 +30,13 @@ pub struct Listed {
     pub remaining: Option<usize>,
 }
 
-pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let options = ListOptions::parse(&exchange.query)?;
-    let listed = match select(server, exchange, &options).await {
-        Err(status) if status.code == 410 && !options.cursor.is_empty() => return expired(exchange, &status, &options),
+pub async fn list(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
+    let options = ListOptions::parse(&call.query)?;
+    let listed = match select(server, call, &options).await {
+        Err(status) if status.code == 410 && !options.cursor.is_empty() => return expired(call, &status, &options),
         listed => listed?,
     };
-    let resource = &exchange.resource;
+    let (resource, wanted) = (call.resource()?, call.wanted()?);
     let mut metadata = json!({"resourceVersion": listed.revision.to_string()});
     if let Some(next) = &listed.next {
         metadata["continue"] = next.clone().into();
@@ -44,14 +44,14 @@ pub async fn list(server: &ApiServer, exchange: &mut Exchange) -> Result<Respons
             metadata["remainingItemCount"] = remaining.into();
         }
     }
-    let form = match exchange.wanted.shape {
-        Shape::Table => Form::Table(Rows::new(&exchange.query, server.registry.clock.now())),
+    let form = match wanted.shape {
+        Shape::Table => Form::Table(Rows::new(&call.query, server.registry.clock.now())),
         Shape::PartialMetadata => Form::Metadata,
         _ => Form::Objects,
     };
-    match exchange.wanted.notation {
-        Notation::Json => stream(server, resource, form, listed.entries, &metadata, exchange.wanted),
-        _ => whole(server, resource, form, listed.entries, &metadata, exchange.wanted).await,
+    match wanted.notation {
+        Notation::Json => stream(server, resource, form, listed.entries, &metadata, wanted),
+        _ => whole(server, resource, form, listed.entries, &metadata, wanted).await,
     }
 }
 
@@ -181,22 +181,22 @@ impl Form {
 }
 
 /// The snapshot of a chunked list is gone. Who can do with a list that is not of one moment goes on with the token given here.
-fn expired(exchange: &Exchange, status: &Status, options: &ListOptions) -> Result<Response<Body>, Status> {
+fn expired(call: &Call, status: &Status, options: &ListOptions) -> Result<Response<Body>, Status> {
     let token = Cursor { revision: None, remaining: None, ..Cursor::decode(&options.cursor)? }.encode();
     let mut answer = status.to_value();
     answer["metadata"] = json!({"continue": token});
     answer["message"] = EXPIRED.into();
-    Ok(response::value(status.code, exchange.wanted, &answer))
+    Ok(response::value(status.code, call.wanted()?, &answer))
 }
 
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// The objects that the request selects.
-pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptions) -> Result<Listed, Status> {
-    let resource = &exchange.resource;
+pub async fn select(server: &ApiServer, call: &Call, options: &ListOptions) -> Result<Listed, Status> {
+    let resource = call.resource()?;
     check_fields(resource, options)?;
     let store = &server.registry.store;
-    let scope = resource.scope(exchange.namespace());
+    let scope = resource.scope(call.namespace());
     let mut range = Range::prefix(&scope);
     let mut at = None;
     match options.at {
@@ -218,7 +218,7 @@ pub async fn select(server: &ApiServer, exchange: &Exchange, options: &ListOptio
         at = cursor.revision;
     }
     // One name is one key.
-    if (!exchange.namespace().is_empty() || !resource.namespaced)
+    if (!call.namespace().is_empty() || !resource.namespaced)
         && let Some(name) = options.fields.required("metadata.name")
     {
         range = Range { start: format!("{scope}{name}"), end: format!("{scope}{name}\0"), ..range };

@@ -11,63 +11,75 @@ pub mod watch;
 
 use crate::ApiServer;
 use crate::body::Body;
-use crate::exchange::Exchange;
-use crate::registry::Written;
+use crate::call::Call;
+use crate::notes::Notes;
+use crate::registry::{Registry, Written};
+use crate::request::Sent;
 use crate::response::{self, Shape};
+use crate::verb::Verb;
 use crate::{serve, subresources, table};
 use http::Response;
 use pintle_meta::Status;
+use serde_json::Value;
 
-/// Sends an exchange to its verb.
-pub async fn dispatch(server: &ApiServer, verb: &str, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    if !exchange.path.subresource.is_empty() {
-        return subresources::dispatch(server, verb, exchange).await;
+/// Sends a call to its verb.
+pub async fn dispatch(server: &ApiServer, call: &Call, sent: Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    call.wanted()?;
+    if !call.path.subresource.is_empty() {
+        return subresources::dispatch(server, call, sent, notes).await;
     }
-    let namespaced_without_namespace =
-        exchange.resource.namespaced && exchange.path.namespace.is_empty() && !matches!(verb, "list" | "watch");
+    let resource = call.resource()?;
+    let lacks_namespace =
+        resource.namespaced && call.path.namespace.is_empty() && !matches!(call.verb, Verb::List | Verb::Watch);
     // What is created has no name in its path yet; what is changed has one.
-    let misnamed = match verb {
-        "create" => !exchange.path.name.is_empty(),
-        "update" | "patch" => exchange.path.name.is_empty(),
+    let misnamed = match call.verb {
+        Verb::Create => !call.path.name.is_empty(),
+        Verb::Update | Verb::Patch => call.path.name.is_empty(),
         _ => false,
     };
-    if !exchange.resource.allows(verb) || namespaced_without_namespace || misnamed {
+    if !resource.allows(call.verb.as_str()) || lacks_namespace || misnamed {
         return Err(Status::method_not_allowed());
     }
-    if let Some(answer) = serve::reviews::dispatch(server, exchange).await {
+    if let Some(answer) = serve::reviews::dispatch(server, call, &sent, notes).await {
         return answer;
     }
-    match verb {
-        "get" => get::get(server, exchange).await,
-        "list" => list::list(server, exchange).await,
-        "watch" => watch::watch(server, exchange).await,
-        "create" => create::create(server, exchange).await,
-        "update" => update::update(server, exchange).await,
-        "patch" => patch::patch(server, exchange).await,
-        "delete" => delete::delete(server, exchange).await,
-        "deletecollection" => delete_collection::delete_collection(server, exchange).await,
-        _ => Err(Status::method_not_allowed()),
+    match call.verb {
+        Verb::Get => get::get(server, call).await,
+        Verb::List => list::list(server, call).await,
+        Verb::Watch => watch::watch(server, call).await,
+        Verb::Create => create::create(server, call, &sent, notes).await,
+        Verb::Update => update::update(server, call, &sent, notes).await,
+        Verb::Patch => patch::patch(server, call, &sent, notes).await,
+        Verb::Delete => delete::delete(server, call, &sent, notes).await,
+        Verb::DeleteCollection => delete_collection::delete_collection(server, call, &sent, notes).await,
+        Verb::Other(_) | Verb::Unknown => Err(Status::method_not_allowed()),
     }
 }
 
+/// The body as an object of the call's resource, in the stored version.
+pub fn object(registry: &Registry, call: &Call, sent: &Sent, notes: &Notes) -> Result<Value, Status> {
+    let resource = call.resource()?;
+    let parsed = crate::incoming::read(&call.headers, &sent.body, &resource.kind, resource.custom)?;
+    let mut value = crate::incoming::accept(resource, parsed, call.field_validation()?, notes)?;
+    registry.to_stored(resource, &mut value);
+    Ok(value)
+}
+
 /// What a write left behind, in the version and shape that were asked for.
-pub fn answer(server: &ApiServer, exchange: &Exchange, code: u16, written: Written) -> Response<Body> {
-    let resource = &exchange.resource;
+pub fn answer(server: &ApiServer, call: &Call, code: u16, written: Written) -> Result<Response<Body>, Status> {
+    let (resource, wanted) = (call.resource()?, call.wanted()?);
     let same_version = resource.api_version() == resource.stored_api_version;
-    if same_version && exchange.wanted.shape == Shape::Object {
-        return response::object(code, exchange.wanted, written.into_bytes());
+    if same_version && wanted.shape == Shape::Object {
+        return Ok(response::object(code, wanted, written.into_bytes()));
     }
     let value = server.registry.value_in(resource, written.to_value());
-    match exchange.wanted.shape {
+    Ok(match wanted.shape {
         Shape::Table => {
             let rows = [value];
-            response::value(
-                code,
-                exchange.wanted,
-                &table::table(server, resource, &rows, &exchange.query, serde_json::json!({})),
-            )
+            let about = serde_json::json!({});
+            response::value(code, wanted, &table::table(server, resource, &rows, &call.query, about))
         }
-        Shape::PartialMetadata => response::value(code, exchange.wanted, &table::partial(&value)),
-        _ => response::object(code, exchange.wanted, crate::registry::shown(&value)),
-    }
+        Shape::PartialMetadata => response::value(code, wanted, &table::partial(&value)),
+        _ => response::object(code, wanted, crate::registry::shown(&value)),
+    })
 }

@@ -3,11 +3,13 @@
 use super::answer;
 use crate::ApiServer;
 use crate::body::Body;
+use crate::call::Call;
 use crate::catalogue::Resource;
-use crate::exchange::Exchange;
 use crate::incoming::{self, FieldValidation};
+use crate::notes::Notes;
 use crate::parse::{self, Duplicates, Parsed};
-use crate::registry::{Change, Registry, Write};
+use crate::registry::{Change, Registry};
+use crate::request::Sent;
 use http::Response;
 use pintle_meta::{Status, object};
 use pintle_schema::apply::{ApplyError, Manager, Operation};
@@ -21,45 +23,35 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-pub async fn patch(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let patcher = Patcher::read(exchange)?;
-    let stored = server.registry.stored_resource(&exchange.resource);
-    let manager = exchange.manager()?;
-    let name = exchange.path.name.clone();
-    let validation = exchange.field_validation()?;
-    let mut warnings = std::mem::take(&mut exchange.warnings);
-    let mut write = exchange.write(&stored, &manager)?;
-    if patcher.kind == APPLY {
-        write.origin.verb = "apply";
-    }
-    let now = server.registry.clock.now_rfc3339();
-    let mut doubts = Vec::new();
-    let result = server
-        .registry
-        .update(&write, &name, &mut warnings, |current| {
-            doubts.clear();
-            patcher.change(&server.registry, &exchange.resource, &write, &name, current, &now, validation, &mut doubts)
-        })
-        .await;
-    warnings.append(&mut doubts);
-    exchange.warnings = warnings;
-    let (written, created) = result?;
-    Ok(answer(server, exchange, if created { 201 } else { 200 }, written))
+pub async fn patch(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    let patcher = Patcher::read(server, call, sent, notes)?;
+    let (written, created) = server.registry.update(call, notes, |current| patcher.change(current)).await?;
+    answer(server, call, if created { 201 } else { 200 }, written)
+}
+
+/// Is it a patch that says what its sender wants, and no more?
+pub fn is_apply(call: &Call) -> bool {
+    incoming::media_type(&call.headers) == APPLY
 }
 
 /// A patch that was read and understood.
-pub struct Patcher {
+struct Patcher<'a> {
+    registry: &'a Registry,
+    call: &'a Call,
+    notes: &'a Notes,
+    resource: &'a Resource,
     kind: &'static str,
     patch: Value,
     duplicates: Duplicates,
-    force: bool,
+    validation: FieldValidation,
+    manager: String,
 }
 
-impl Patcher {
-    pub fn read(exchange: &Exchange) -> Result<Self, Status> {
-        let media = incoming::media_type(&exchange.headers);
-        let accepted: Vec<&str> =
-            ACCEPTED.into_iter().filter(|a| !(exchange.resource.custom && *a == STRATEGIC)).collect();
+impl<'a> Patcher<'a> {
+    fn read(server: &'a ApiServer, call: &'a Call, sent: &Sent, notes: &'a Notes) -> Result<Self, Status> {
+        let resource = call.resource()?;
+        let media = incoming::media_type(&call.headers);
+        let accepted: Vec<&str> = ACCEPTED.into_iter().filter(|a| !(resource.custom && *a == STRATEGIC)).collect();
         let Some(kind) = accepted.iter().copied().find(|a| *a == media) else {
             return Err(Status::new(
                 415,
@@ -70,8 +62,8 @@ impl Patcher {
                 ),
             ));
         };
-        let force = exchange.query.flag("force");
-        if kind == APPLY && exchange.query.get("fieldManager").is_empty() {
+        let force = call.query.flag("force");
+        if kind == APPLY && call.query.get("fieldManager").is_empty() {
             let error = pintle_meta::field::Error::required(
                 &pintle_meta::field::Path::new("fieldManager"),
                 "is required for apply patch",
@@ -86,33 +78,31 @@ impl Patcher {
             return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
         let parsed = match kind {
-            APPLY => {
-                parse::yaml(&exchange.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?
-            }
-            _ => parse::json(&exchange.body).map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?,
+            APPLY => parse::yaml(&sent.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?,
+            _ => parse::json(&sent.body).map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?,
         };
         if kind != JSON && !parsed.value.is_object() {
             return Err(Status::bad_request("error decoding patch: a patch of this type must be an object"));
         }
-        Ok(Patcher { kind, patch: parsed.value, duplicates: parsed.duplicates, force })
+        Ok(Patcher {
+            registry: &server.registry,
+            call,
+            notes,
+            resource,
+            kind,
+            patch: parsed.value,
+            duplicates: parsed.duplicates,
+            validation: call.field_validation()?,
+            manager: call.manager()?,
+        })
     }
 
     /// What the patch makes of the current object, in the stored version.
-    #[expect(clippy::too_many_arguments, reason = "a patch depends on all of these")]
-    pub fn change(
-        &self,
-        registry: &Registry,
-        resource: &Resource,
-        write: &Write<'_>,
-        name: &str,
-        current: Option<&Value>,
-        now: &str,
-        validation: FieldValidation,
-        doubts: &mut Vec<String>,
-    ) -> Result<Change, Status> {
-        let shown = current.map(|value| registry.value_in(resource, value.clone()));
+    fn change(&self, current: Option<&Value>) -> Result<Change, Status> {
+        let (resource, name) = (self.resource, &self.call.path.name);
+        let shown = current.map(|value| self.registry.value_in(resource, value.clone()));
         if self.kind == APPLY {
-            return self.apply(registry, resource, write, name, shown.as_ref(), now, validation, doubts);
+            return self.apply(shown.as_ref());
         }
         let Some(shown) = shown else {
             return Err(Status::not_found(&resource.group, &resource.name, name));
@@ -124,24 +114,15 @@ impl Patcher {
         };
         let patched = patched.map_err(|error| patch_error(&error))?;
         let parsed = Parsed { value: patched, duplicates: self.duplicates.clone(), text: None };
-        let mut object = incoming::accept(resource, parsed, validation, doubts)?;
-        registry.to_stored(resource, &mut object);
+        let mut object = incoming::accept(resource, parsed, self.validation, self.notes)?;
+        self.registry.to_stored(resource, &mut object);
         Ok(Change::new(object))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "an apply depends on all of these")]
-    fn apply(
-        &self,
-        registry: &Registry,
-        resource: &Resource,
-        write: &Write<'_>,
-        name: &str,
-        live: Option<&Value>,
-        now: &str,
-        validation: FieldValidation,
-        doubts: &mut Vec<String>,
-    ) -> Result<Change, Status> {
-        if live.is_none() && !write.subresource.is_empty() {
+    fn apply(&self, live: Option<&Value>) -> Result<Change, Status> {
+        let (resource, path) = (self.resource, &self.call.path);
+        let name = path.name.as_str();
+        if live.is_none() && !path.subresource.is_empty() {
             return Err(Status::not_found(&resource.group, &resource.name, name));
         }
         let mut applied = self.patch.clone();
@@ -172,20 +153,21 @@ impl Patcher {
         }
         // Checked for its types and unknown fields, but not completed: who applies owns only what it says.
         let parsed = Parsed { value: applied, duplicates: self.duplicates.clone(), text: None };
-        let applied = incoming::accept_partial(resource, parsed, validation, doubts)?;
+        let applied = incoming::accept_partial(resource, parsed, self.validation, self.notes)?;
         let api_version = resource.api_version();
         let manager = Manager {
-            name: write.manager,
+            name: &self.manager,
             operation: Operation::Apply,
             api_version: &api_version,
-            subresource: write.subresource,
-            time: now,
+            subresource: &path.subresource,
+            time: &self.registry.clock.now_rfc3339(),
         };
-        let merged = apply::apply(resource.schema(), live, &applied, &manager, self.force, write.reset_fields())
+        let (force, reset) = (self.call.query.flag("force"), resource.reset_fields(&path.subresource));
+        let merged = apply::apply(resource.schema(), live, &applied, &manager, force, reset)
             .map_err(|error| apply_error(&error))?;
         let mut object = incoming::complete(resource, merged)?;
-        registry.to_stored(resource, &mut object);
-        Ok(Change { object, tracked: true })
+        self.registry.to_stored(resource, &mut object);
+        Ok(Change { tracked: true, ..Change::new(object) })
     }
 }
 

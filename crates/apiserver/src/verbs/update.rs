@@ -1,17 +1,20 @@
 //! `PUT /…/pods/web`
 
-use super::answer;
+use super::{answer, object};
 use crate::ApiServer;
 use crate::body::Body;
-use crate::exchange::Exchange;
+use crate::call::Call;
+use crate::notes::Notes;
 use crate::registry::Change;
+use crate::request::Sent;
 use http::Response;
+use pintle_meta::field::{Error, Path};
 use pintle_meta::{Status, object};
 
-pub async fn update(server: &ApiServer, exchange: &mut Exchange) -> Result<Response<Body>, Status> {
-    let mut sent = exchange.object(&server.registry)?;
-    let stored = server.registry.stored_resource(&exchange.resource);
-    let name = exchange.path.name.clone();
+pub async fn update(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
+    let mut sent = object(&server.registry, call, sent, notes)?;
+    let stored = server.registry.stored_resource(call.resource()?);
+    let name = &call.path.name;
     match object::name(&sent) {
         "" => {
             object::metadata(&mut sent).insert("name".into(), name.clone().into());
@@ -23,27 +26,18 @@ pub async fn update(server: &ApiServer, exchange: &mut Exchange) -> Result<Respo
         }
         _ => {}
     }
-    if object::resource_version(&sent).is_empty() && !stored.strategy.updates_unconditionally() {
-        let path = pintle_meta::field::Path::new("metadata").child("resourceVersion");
-        let error = pintle_meta::field::Error::invalid(&path, 0, "must be specified for an update");
-        return Err(Status::invalid(&stored.group, &stored.name, &name, &[error]));
+    let versioned = !object::resource_version(&sent).is_empty();
+    if !versioned && !stored.strategy.updates_unconditionally() {
+        let path = Path::new("metadata").child("resourceVersion");
+        let error = Error::invalid(&path, 0, "must be specified for an update");
+        return Err(Status::invalid(&stored.group, &stored.name, name, &[error]));
     }
-    let manager = exchange.manager()?;
-    let mut warnings = std::mem::take(&mut exchange.warnings);
-    let write = exchange.write(&stored, &manager)?;
-    let result = server
-        .registry
-        .update(&write, &name, &mut warnings, |current| {
-            if current.is_none() && (!stored.strategy.creates_on_update() || !write.subresource.is_empty()) {
-                return Err(Status::not_found(&stored.group, &stored.name, &name));
-            }
-            if current.is_none() && !object::resource_version(&sent).is_empty() {
-                return Err(Status::modified(&stored.group, &stored.name, &name));
-            }
-            Ok(Change::new(sent.clone()))
-        })
-        .await;
-    exchange.warnings = warnings;
-    let (written, created) = result?;
-    Ok(answer(server, exchange, if created { 201 } else { 200 }, written))
+    let creates = stored.strategy.creates_on_update() && call.path.subresource.is_empty();
+    let change = |current: Option<&serde_json::Value>| match current {
+        None if !creates => Err(Status::not_found(&stored.group, &stored.name, name)),
+        None if versioned => Err(Status::modified(&stored.group, &stored.name, name)),
+        _ => Ok(Change::new(sent.clone())),
+    };
+    let (written, created) = server.registry.update(call, notes, change).await?;
+    answer(server, call, if created { 201 } else { 200 }, written)
 }

@@ -1,6 +1,7 @@
 //! What changed between two objects of one type.
 
 use super::{Atom, atom, equal, item_element, items_of};
+use crate::diff::{Diff, Node};
 use crate::element::Element;
 use crate::fieldset::FieldSet;
 use crate::node::{NodeId, Schema};
@@ -35,8 +36,18 @@ impl Comparison {
 }
 
 pub fn compare(schema: &Schema, before: &Value, after: &Value) -> Comparison {
+    compare_within(schema, before, after, None)
+}
+
+/// The same; where it is known which members differ, only these are looked at.
+pub fn compare_within(schema: &Schema, before: &Value, after: &Value, diff: Option<&Diff>) -> Comparison {
     let mut walk = Walk { schema, path: Vec::new(), comparison: Comparison::default() };
-    walk.compare(Some(schema.root_id()), Some(before), Some(after));
+    let within = match diff.map(Diff::root) {
+        Some(None) => return walk.comparison,
+        Some(Some(node)) => Some(node),
+        None => None,
+    };
+    walk.compare(Some(schema.root_id()), Some(before), Some(after), within);
     walk.comparison
 }
 
@@ -47,18 +58,20 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn compare(&mut self, id: Option<NodeId>, before: Option<&Value>, after: Option<&Value>) {
+    fn compare(&mut self, id: Option<NodeId>, before: Option<&Value>, after: Option<&Value>, within: Option<&Node>) {
         let atoms = id.map_or((Atom::Leaf, Atom::Leaf), |id| {
             let node = self.schema.node(id);
             (atom(node, before), atom(node, after))
         });
         let was_leaf = match (id, atoms) {
-            (Some(id), (left, _)) if after.is_none() => self.as_atom(id, left, before, after),
-            (Some(id), (left, right)) if before.is_none() || left == right => self.as_atom(id, right, before, after),
+            (Some(id), (left, _)) if after.is_none() => self.as_atom(id, left, before, after, within),
+            (Some(id), (left, right)) if before.is_none() || left == right => {
+                self.as_atom(id, right, before, after, within)
+            }
             (Some(id), (left, right)) => {
                 // The value changed its shape: what it was is gone and what it is now is new.
-                self.as_atom(id, left, before, after);
-                self.as_atom(id, right, before, after)
+                self.as_atom(id, left, before, after, within);
+                self.as_atom(id, right, before, after, within)
             }
             (None, _) => self.leaf(before, after),
         };
@@ -71,7 +84,14 @@ impl Walk<'_> {
         }
     }
 
-    fn as_atom(&mut self, id: NodeId, atom: Atom, before: Option<&Value>, after: Option<&Value>) -> bool {
+    fn as_atom(
+        &mut self,
+        id: NodeId,
+        atom: Atom,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        within: Option<&Node>,
+    ) -> bool {
         match atom {
             Atom::Leaf => self.leaf(before, after),
             Atom::List => {
@@ -90,25 +110,31 @@ impl Walk<'_> {
                 if before_map.is_empty() && after_map.is_empty() {
                     return self.leaf(before, after);
                 }
+                if let Some(Node::Members(members)) = within {
+                    for (name, node) in members {
+                        self.field(id, name, before_map.get(&**name), after_map.get(&**name), Some(node));
+                    }
+                    return false;
+                }
                 for (name, before) in before_map {
-                    self.field(id, name, Some(before), after_map.get(name));
+                    self.field(id, name, Some(before), after_map.get(name), None);
                 }
                 for (name, after) in after_map.iter().filter(|(name, _)| !before_map.contains_key(*name)) {
-                    self.field(id, name, None, Some(after));
+                    self.field(id, name, None, Some(after), None);
                 }
                 false
             }
         }
     }
 
-    fn field(&mut self, id: NodeId, name: &str, before: Option<&Value>, after: Option<&Value>) {
+    fn field(&mut self, id: NodeId, name: &str, before: Option<&Value>, after: Option<&Value>, within: Option<&Node>) {
         // Most fields of an object that is written again are as they were; what holds others is walked.
         let is_plain = !matches!(before, Some(Value::Object(_) | Value::Array(_)));
         if is_plain && before == after {
             return;
         }
         self.path.push(Element::field(name));
-        self.compare(self.schema.child(id, name), before, after);
+        self.compare(self.schema.child(id, name), before, after, within);
         self.path.pop();
     }
 
@@ -133,7 +159,7 @@ impl Walk<'_> {
             let new = after.get(element).unwrap_or(&none);
             self.path.push(element.clone());
             match (old.as_slice(), new.as_slice()) {
-                ([] | [_], [] | [_]) => self.compare(items, old.first().copied(), new.first().copied()),
+                ([] | [_], [] | [_]) => self.compare(items, old.first().copied(), new.first().copied(), None),
                 // Items that share a key have one owner as a whole.
                 ([_, _, ..], [_, _, ..]) => {
                     let same = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| equal(old, new));
@@ -143,13 +169,13 @@ impl Walk<'_> {
                 }
                 ([_, _, ..], new) => {
                     if let Some(new) = new.first() {
-                        self.compare(items, None, Some(new));
+                        self.compare(items, None, Some(new), None);
                     }
                     self.comparison.removed.insert(&self.path);
                 }
                 (old, [_, _, ..]) => {
                     if let Some(old) = old.first() {
-                        self.compare(items, Some(old), None);
+                        self.compare(items, Some(old), None, None);
                     }
                     self.comparison.added.insert(&self.path);
                 }

@@ -7,6 +7,7 @@
 //! store_contract!(((), Arc::new(MemoryStore::new())));
 //! ```
 
+pub mod interests;
 pub mod reads;
 pub mod watches;
 pub mod writes;
@@ -56,6 +57,12 @@ macro_rules! store_contract {
             a_watcher_that_reads_nothing_delays_nobody,
             a_cancelled_wait_loses_nothing,
             a_watch_ends_when_the_store_closes;
+            interests: a_watch_of_one_key_sees_that_key_alone,
+            a_watch_by_index_sees_what_enters_and_what_leaves,
+            a_watch_by_index_from_the_past_misses_nothing,
+            a_watch_is_not_woken_by_what_does_not_concern_it,
+            an_index_is_asked_only_while_somebody_watches_by_it,
+            progress_by_index_is_never_ahead_of_a_change;
         }
     };
     (@each $open:expr; $($module:ident: $($name:ident),+;)+) => {

@@ -47,7 +47,9 @@ use self::leases::Leases;
 use self::messages::{CompactionRequest, CompactionResponse, RangeResponse};
 use self::replica::Replica;
 use crate::state::State;
-use crate::{CommitError, Committed, Entry, Expect, Options, Page, Range, ReadError, Revision, Store, Txn, Watch};
+use crate::{
+    CommitError, Committed, Entry, Expect, Interest, Options, Page, Range, ReadError, Revision, Store, Txn, Watch,
+};
 
 /// How long the first answer of etcd may take.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
@@ -151,8 +153,8 @@ impl Store for EtcdStore {
         commit::commit(&self.replica, &self.leases, txn).await
     }
 
-    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
-        self.state().watch(prefix, after)
+    fn subscribe(&self, interest: &Interest, after: Revision) -> Result<Watch, ReadError> {
+        self.state().watch(interest, after)
     }
 
     async fn expire(&self, now_ms: i64) -> Result<usize, CommitError> {

@@ -263,8 +263,10 @@ impl Replica {
             stage.record(Event { kind, entry: Arc::new(entry), previous, revision });
         }
         let revision = stage.revision();
-        self.state.publish(stage);
+        let published = self.state.publish(stage);
+        // Writers wait for their own revision here, and go on before watchers do.
         self.reached.send_if_modified(|reached| revision > std::mem::replace(reached, revision));
+        drop(published);
     }
 
     /// Makes etcd say how far the watch has come, if somebody still waits for that.

@@ -91,9 +91,11 @@ impl Engine {
         let Prepared { stage, sync, answers, mut frame } = prepared;
         match self.state.health().and_then(|()| self.write(&stage, &mut frame, sync)) {
             Ok(()) => {
-                self.state.publish(stage);
+                let published = self.state.publish(stage);
                 let _ = self.failpoints.reached(Failpoint::CommitPublished);
                 answers.into_iter().for_each(Answer::send);
+                let _ = self.failpoints.reached(Failpoint::CommitAnswered);
+                drop(published);
             }
             Err(reason) => {
                 self.fail(&reason);

@@ -54,7 +54,9 @@ use self::writer::{Queued, Request, Writer};
 pub use crate::Options;
 use crate::failpoint::{Failpoints, Undisturbed};
 use crate::state::State;
-use crate::{CommitError, Committed, Entry, MemoryStore, Page, Range, ReadError, Revision, Store, Txn, Watch};
+use crate::{
+    CommitError, Committed, Entry, Interest, MemoryStore, Page, Range, ReadError, Revision, Store, Txn, Watch,
+};
 
 /// A store in a directory, which it has to itself.
 #[derive(Debug)]
@@ -154,8 +156,8 @@ impl Store for FileStore {
         answer.unwrap_or_else(|| Err(self.stopped()))
     }
 
-    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
-        self.state.watch(prefix, after)
+    fn subscribe(&self, interest: &Interest, after: Revision) -> Result<Watch, ReadError> {
+        self.state.watch(interest, after)
     }
 
     async fn expire(&self, now_ms: i64) -> Result<usize, CommitError> {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 
 use super::sim::SimDisk;
 use super::{FileStore, OpenError, Options};
@@ -273,6 +274,32 @@ async fn many_writers_share_a_sync_and_none_is_answered_before_it() {
     // One group was made ready meanwhile, one is all that waited behind it, and two threads may have been late.
     assert!(tells.try_iter().count() <= 4, "the others share");
     assert_eq!(store.revision(), 34);
+}
+
+#[tokio::test]
+async fn a_writer_has_its_answer_before_any_watcher_is_woken() {
+    let (script, tells) = script(Failpoint::CommitAnswered);
+    let (go, gate) = sync_channel(8);
+    let store = start(&SimDisk::new(), Script { gate: Some(Mutex::new(gate)), ..script });
+    let mut watch = store.watch("/", store.revision()).expect("now");
+    let woken = Arc::new(Woken::default());
+    let mut waiting = Box::pin(watch.next());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let committed = store.commit(put("/a")).await.expect("answered while the watcher sleeps");
+    tells.recv().expect("the writer's thread has answered");
+    assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+    drop(go);
+    assert_eq!(waiting.await.expect("the watch goes on")[0].revision, committed.revision);
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 #[tokio::test]

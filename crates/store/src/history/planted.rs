@@ -14,7 +14,8 @@ use crate::snapshot::Snapshot;
 use crate::stage::Stage;
 use crate::state::State;
 use crate::{
-    CommitError, Committed, Durability, Entry, Event, EventKind, Options, Page, Range, ReadError, Revision, Store,
+    CommitError, Committed, Durability, Entry, Event, EventKind, Interest, Options, Page, Range, ReadError, Revision,
+    Store,
 };
 use crate::{Txn, Watch};
 
@@ -146,7 +147,7 @@ impl Running {
         let deleted = stage.events().iter().rfind(|event| event.kind == EventKind::Delete);
         let deleted = deleted.and_then(|event| event.previous.clone());
         self.spoil(stage.events_mut());
-        self.state.publish(stage);
+        drop(self.state.publish(stage));
         let snapshot = Snapshot::clone(&self.state.snapshot());
         if !synced {
             disk.reserved = disk.reserved.max(snapshot.revision() + RESERVE);
@@ -237,8 +238,8 @@ impl Store for Running {
         Ok(committed)
     }
 
-    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, ReadError> {
-        self.state.watch(prefix, after)
+    fn subscribe(&self, interest: &Interest, after: Revision) -> Result<Watch, ReadError> {
+        self.state.watch(interest, after)
     }
 
     async fn expire(&self, now_ms: i64) -> Result<usize, CommitError> {

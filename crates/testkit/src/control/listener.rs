@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
+use pintle_apiserver::authn::certificate;
 use pintle_apiserver::body::read;
 use pintle_apiserver::request::{Peer, Request};
 use pintle_apiserver::response;
@@ -63,7 +64,7 @@ async fn connection(served: Arc<Served>, acceptor: TlsAcceptor, stream: TcpStrea
         Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let peer = certificate.map_or(Peer::Unknown, |der| Peer::Certificate(der.to_vec()));
+    let peer = certificate::peer(certificate.map(|der| &**der));
     let link = Arc::new(served.links.open());
     let service = {
         let link = link.clone();

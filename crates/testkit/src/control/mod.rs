@@ -24,7 +24,7 @@ use forks::Forks;
 use http::{Method, Response};
 use links::Links;
 use pintle_apiserver::body::Body;
-use pintle_apiserver::request::{Query, Request, Target};
+use pintle_apiserver::request::Request;
 use pintle_apiserver::response;
 use pintle_meta::Status;
 use serde_json::{Value, json};
@@ -134,8 +134,7 @@ impl Served {
     }
 
     async fn control(&self, request: Request) -> Result<Value, Status> {
-        let target = Target::parse(&request.method, request.uri.path(), &Query::parse(""));
-        self.cluster.server.admit(&request, &target).await?;
+        self.cluster.server.admit(&request).await?;
         let path = request.uri.path().trim_end_matches('/');
         let path = path.strip_prefix("/control").unwrap_or_default();
         let bytes = request.body.read().await?;

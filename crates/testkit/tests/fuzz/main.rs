@@ -98,7 +98,7 @@ async fn send(cluster: &Cluster, case: &Case) -> Option<Answer> {
             headers.append(name, value);
         }
     }
-    let peer = Peer::Internal(User::internal("kubernetes-admin"));
+    let peer = Peer::Internal(User::internal("kubernetes-admin").into());
     let method = Method::from_bytes(case.method.as_bytes()).ok()?;
     let sent = cluster.send(peer, method, uri, headers, Bytes::from(case.body.clone()));
     tokio::time::timeout(LONGEST_WATCH, sent).await.ok()

@@ -68,7 +68,7 @@ impl Strategy for Definition {
         true
     }
 
-    fn validate(&self, definition: &Value, errors: &mut Errors) {
+    fn validate(&self, definition: &Value, old: Option<&Value>, errors: &mut Errors) {
         let spec = Path::new("spec");
         let text = |path: &[&str]| object::text(definition, path);
         let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
@@ -102,10 +102,9 @@ impl Strategy for Definition {
             }
         }
         versions(definition, &spec.child("versions"), errors);
-    }
-
-    fn validate_create(&self, definition: &Value, errors: &mut Errors) {
-        errors.extend(Approval::of(definition).and_then(|approval| approval.error(definition)));
+        if old.is_none() {
+            errors.extend(Approval::of(definition).and_then(|approval| approval.error(definition)));
+        }
     }
 
     fn validate_update(&self, definition: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {

@@ -40,7 +40,7 @@ impl Strategy for ApiService {
         object::set(service, &["status"], status);
     }
 
-    fn validate(&self, service: &Value, errors: &mut Errors) {
+    fn validate(&self, service: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let text = |key: &str| object::text(service, &["spec", key]);
         let expected = format!("{}.{}", text("version"), text("group"));
         if object::name(service) != expected {

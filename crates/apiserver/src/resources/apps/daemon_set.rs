@@ -65,7 +65,7 @@ impl Strategy for DaemonSet {
         set_template_generation(set, template_generation(old));
     }
 
-    fn validate(&self, set: &Value, errors: &mut Errors) {
+    fn validate(&self, set: &Value, _old: Option<&Value>, errors: &mut Errors) {
         check::selects_template(set, "daemonset", errors);
         check::always_restarts(set, errors);
         let path = Path::new("spec").child("updateStrategy").child("rollingUpdate");

@@ -31,7 +31,7 @@ const COLUMNS: &[Printed] = &[
 pub struct Deployment;
 
 impl Strategy for Deployment {
-    fn validate(&self, deployment: &Value, errors: &mut Errors) {
+    fn validate(&self, deployment: &Value, _old: Option<&Value>, errors: &mut Errors) {
         check::selects_template(deployment, "deployment", errors);
         check::always_restarts(deployment, errors);
         check_strategy(deployment, errors);
@@ -118,7 +118,7 @@ mod tests {
             ),
         ] {
             let mut errors = Errors::new();
-            Deployment.validate(&object, &mut errors);
+            Deployment.validate(&object, None, &mut errors);
             assert_eq!(errors.first().map(ToString::to_string).as_deref(), error);
         }
     }

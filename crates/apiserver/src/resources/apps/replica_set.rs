@@ -26,7 +26,7 @@ impl Strategy for ReplicaSet {
         object::set(set, &["status"], json!({"replicas": 0}));
     }
 
-    fn validate(&self, set: &Value, errors: &mut Errors) {
+    fn validate(&self, set: &Value, _old: Option<&Value>, errors: &mut Errors) {
         check::selects_template(set, "replicaset", errors);
         check::always_restarts(set, errors);
     }

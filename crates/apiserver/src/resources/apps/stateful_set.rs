@@ -44,7 +44,7 @@ impl Strategy for StatefulSet {
         object::set(set, &["status"], json!({"replicas": 0, "availableReplicas": 0}));
     }
 
-    fn validate(&self, set: &Value, errors: &mut Errors) {
+    fn validate(&self, set: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let spec = Path::new("spec");
         let policy = object::text(set, &["spec", "podManagementPolicy"]);
         if !matches!(policy, "OrderedReady" | "Parallel") {

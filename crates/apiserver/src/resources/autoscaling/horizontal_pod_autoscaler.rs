@@ -56,7 +56,7 @@ impl Strategy for HorizontalPodAutoscaler {
         }
     }
 
-    fn validate(&self, autoscaler: &Value, errors: &mut Errors) {
+    fn validate(&self, autoscaler: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let spec = Path::new("spec");
         let most = object::integer(autoscaler, &["spec", "maxReplicas"]).unwrap_or(0);
         let here = spec.child("maxReplicas");

@@ -35,7 +35,7 @@ impl Strategy for CronJob {
         object::set(job, &["status"], json!({}));
     }
 
-    fn validate(&self, job: &Value, errors: &mut Errors) {
+    fn validate(&self, job: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let spec = Path::new("spec");
         match object::text(job, &["spec", "schedule"]) {
             "" => errors.push(Error::required(&spec.child("schedule"), "")),

@@ -73,7 +73,7 @@ impl Strategy for Job {
         label_like_template(job);
     }
 
-    fn validate(&self, job: &Value, errors: &mut Errors) {
+    fn validate(&self, job: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let spec = Path::new("spec");
         let selector = object::at(job, &["spec", "selector"]).filter(|s| !s.is_null());
         let labels = object::at(job, &["spec", "template", "metadata", "labels"]);
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
         assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
         let mut errors = Errors::new();
-        Job.validate(&job, &mut errors);
+        Job.validate(&job, None, &mut errors);
         assert!(errors.is_empty());
     }
 

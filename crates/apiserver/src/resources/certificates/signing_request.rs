@@ -73,7 +73,7 @@ impl Strategy for CertificateSigningRequest {
         }
     }
 
-    fn validate(&self, request: &Value, errors: &mut Errors) {
+    fn validate(&self, request: &Value, _old: Option<&Value>, errors: &mut Errors) {
         validate::new(request, errors);
     }
 

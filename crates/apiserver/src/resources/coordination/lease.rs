@@ -17,7 +17,7 @@ const COLUMNS: &[Printed] = &[
 pub struct Lease;
 
 impl Strategy for Lease {
-    fn validate(&self, lease: &Value, errors: &mut Errors) {
+    fn validate(&self, lease: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let strategy = object::text(lease, &["spec", "strategy"]);
         if object::text(lease, &["spec", "preferredHolder"]).is_empty() {
             return;

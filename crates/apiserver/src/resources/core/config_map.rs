@@ -23,7 +23,7 @@ const COLUMNS: &[Printed] = &[
 pub struct ConfigMap;
 
 impl Strategy for ConfigMap {
-    fn validate(&self, map: &Value, errors: &mut Errors) {
+    fn validate(&self, map: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let mut size = 0;
         for field in ["data", "binaryData"] {
             for (key, value) in map.get(field).and_then(Value::as_object).into_iter().flatten() {
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_config_map_is_not_a_place_for_files() {
         let mut errors = Errors::new();
-        ConfigMap.validate(&json!({"data": {"a": "x".repeat(LARGEST + 1)}}), &mut errors);
+        ConfigMap.validate(&json!({"data": {"a": "x".repeat(LARGEST + 1)}}), None, &mut errors);
         assert_eq!(errors[0].to_string(), "[]: Too long: may not be more than 1048576 bytes");
     }
 }

@@ -19,7 +19,7 @@ impl Strategy for Endpoints {
         Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
     }
 
-    fn validate(&self, endpoints: &Value, errors: &mut Errors) {
+    fn validate(&self, endpoints: &Value, _old: Option<&Value>, errors: &mut Errors) {
         for (here, subset) in items(endpoints, &Path::root(), "subsets") {
             let none = |key: &str| object::list(subset, &[key]).is_empty();
             if none("addresses") && none("notReadyAddresses") {

@@ -32,7 +32,7 @@ const SECONDS_TO_LIVE: i64 = 3600;
 pub struct Event;
 
 impl Strategy for Event {
-    fn validate(&self, event: &Value, errors: &mut Errors) {
+    fn validate(&self, event: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let about = object::text(event, &["involvedObject", "namespace"]);
         let here = Path::new("involvedObject").child("namespace");
         let namespace = object::namespace(event);

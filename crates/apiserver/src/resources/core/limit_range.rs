@@ -20,7 +20,7 @@ impl Strategy for LimitRange {
         }
     }
 
-    fn validate(&self, range: &Value, errors: &mut Errors) {
+    fn validate(&self, range: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let mut seen: Vec<&str> = Vec::new();
         let spec = range.get("spec").unwrap_or(&Value::Null);
         for (here, limit) in items(spec, &Path::new("spec"), "limits") {

@@ -49,7 +49,7 @@ impl Strategy for Node {
         object::fill(object::as_map(node), "status", json!({}));
     }
 
-    fn validate(&self, node: &Value, errors: &mut Errors) {
+    fn validate(&self, node: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let mut seen: Vec<(&str, &str)> = Vec::new();
         let spec = node.get("spec").unwrap_or(&Value::Null);
         for (here, taint) in items(spec, &Path::new("spec"), "taints") {

@@ -72,7 +72,7 @@ impl Strategy for PersistentVolume {
         }
     }
 
-    fn validate(&self, volume: &Value, errors: &mut Errors) {
+    fn validate(&self, volume: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let spec = Path::new("spec");
         let capacity = object::at(volume, &["spec", "capacity"]).and_then(Value::as_object);
         if let Some(capacity) = capacity.filter(|c| !c.is_empty())

@@ -74,6 +74,10 @@ impl Strategy for Pod {
         ]
     }
 
+    fn indexed_fields(&self) -> &'static [&'static str] {
+        &["spec.nodeName"]
+    }
+
     fn selectable_field(&self, pod: &Value, field: &str) -> String {
         match field {
             "spec.hostNetwork" => object::flag(pod, &["spec", "hostNetwork"]).to_string(),

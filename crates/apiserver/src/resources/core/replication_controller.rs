@@ -47,7 +47,7 @@ impl Strategy for ReplicationController {
         object::set(controller, &["status"], json!({"replicas": 0}));
     }
 
-    fn validate(&self, controller: &Value, errors: &mut Errors) {
+    fn validate(&self, controller: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let spec = Path::new("spec");
         let selector = object::at(controller, &["spec", "selector"]).and_then(Value::as_object);
         validate_labels(object::at(controller, &["spec", "selector"]), &spec.child("selector"), errors);

@@ -17,7 +17,7 @@ const COLUMNS: &[Printed] = &[
 pub struct ResourceQuota;
 
 impl Strategy for ResourceQuota {
-    fn validate(&self, quota: &Value, errors: &mut Errors) {
+    fn validate(&self, quota: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let path = Path::new("spec").child("hard");
         for (name, amount) in object::at(quota, &["spec", "hard"]).and_then(Value::as_object).into_iter().flatten() {
             check::text(name, &path.key(name), rules::qualified_name, errors);

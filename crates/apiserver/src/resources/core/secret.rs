@@ -38,7 +38,7 @@ impl Strategy for Secret {
         }
     }
 
-    fn validate(&self, secret: &Value, errors: &mut Errors) {
+    fn validate(&self, secret: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let path = Path::new("data");
         let mut size = 0;
         for (key, value) in secret.get("data").and_then(Value::as_object).into_iter().flatten() {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_certificate_without_its_key_is_refused() {
         let mut errors = Errors::new();
-        Secret.validate(&json!({"type": "kubernetes.io/tls", "data": {"tls.crt": ""}}), &mut errors);
+        Secret.validate(&json!({"type": "kubernetes.io/tls", "data": {"tls.crt": ""}}), None, &mut errors);
         assert_eq!(errors[0].to_string(), "data[tls.key]: Required value");
     }
 }

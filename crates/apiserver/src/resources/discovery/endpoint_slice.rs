@@ -25,7 +25,7 @@ const MOST_ENDPOINTS: usize = 1000;
 pub struct EndpointSlice;
 
 impl Strategy for EndpointSlice {
-    fn validate(&self, slice: &Value, errors: &mut Errors) {
+    fn validate(&self, slice: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let endpoints = object::list(slice, &["endpoints"]);
         if endpoints.len() > MOST_ENDPOINTS {
             errors.push(Error::too_many(&Path::new("endpoints"), endpoints.len(), MOST_ENDPOINTS));

@@ -19,7 +19,7 @@ const COLUMNS: &[Printed] = &[
 pub struct IngressClass;
 
 impl Strategy for IngressClass {
-    fn validate(&self, class: &Value, errors: &mut Errors) {
+    fn validate(&self, class: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let here = Path::new("spec").child("controller");
         match object::text(class, &["spec", "controller"]) {
             "" => errors.push(Error::required(&here, "")),

@@ -26,7 +26,7 @@ pub struct Binding {
 }
 
 impl Strategy for Binding {
-    fn validate(&self, binding: &Value, errors: &mut Errors) {
+    fn validate(&self, binding: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let path = Path::new("roleRef");
         let text = |key: &str| object::text(binding, &["roleRef", key]);
         if text("apiGroup") != GROUP {

@@ -11,7 +11,7 @@ pub struct Role {
 }
 
 impl Strategy for Role {
-    fn validate(&self, role: &Value, errors: &mut Errors) {
+    fn validate(&self, role: &Value, _old: Option<&Value>, errors: &mut Errors) {
         if self.cluster {
             return;
         }

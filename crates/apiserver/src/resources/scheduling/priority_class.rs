@@ -27,7 +27,7 @@ const OF_SYSTEM: [(&str, i64); 2] =
 pub struct PriorityClass;
 
 impl Strategy for PriorityClass {
-    fn validate(&self, class: &Value, errors: &mut Errors) {
+    fn validate(&self, class: &Value, _old: Option<&Value>, errors: &mut Errors) {
         let (name, value) = (object::name(class), object::integer(class, &["value"]).unwrap_or(0));
         if OF_SYSTEM.contains(&(name, value)) {
             return;

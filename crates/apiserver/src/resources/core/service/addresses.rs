@@ -9,13 +9,12 @@
 //! ```
 
 use super::{has_address, has_node_ports, is_headless};
+use crate::keys;
 use pintle_meta::field::{Error, Path};
 use pintle_meta::{network, object};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
-const ADDRESSES: &str = "/registry/ranges/serviceips/";
-const NODE_PORTS: &str = "/registry/ranges/servicenodeports/";
 const NETWORK: Ipv4Addr = network::SERVICE_NETWORK;
 const NETWORK_BITS: u32 = network::SERVICE_NETWORK_BITS;
 /// Addresses at the start of the network are left to who asks for them by name, as cluster DNS does.
@@ -83,23 +82,24 @@ pub fn claims(service: &Value) -> Vec<String> {
     if has_address(service) && !is_headless(service) {
         let one = object::at(service, &["spec", "clusterIP"]).into_iter();
         let all = one.chain(object::list(service, &["spec", "clusterIPs"])).filter_map(Value::as_str);
-        all.filter(|address| !address.is_empty()).for_each(|address| claim(format!("{ADDRESSES}{address}")));
+        all.filter(|address| !address.is_empty())
+            .for_each(|address| claim(keys::named(keys::SERVICE_ADDRESSES, address)));
     }
     if has_node_ports(service) {
         let ports = object::list(service, &["spec", "ports"]).iter();
         let numbers = ports.filter_map(|port| object::integer(port, &["nodePort"])).filter(|number| *number != 0);
-        numbers.for_each(|number| claim(format!("{NODE_PORTS}{number}")));
+        numbers.for_each(|number| claim(keys::named(keys::SERVICE_NODE_PORTS, &number.to_string())));
     }
     claims
 }
 
 pub fn claim_error(service: &Value, claim: &str) -> Error {
     let spec = Path::new("spec");
-    if let Some(address) = claim.strip_prefix(ADDRESSES) {
+    if let Some(address) = claim.strip_prefix(keys::SERVICE_ADDRESSES) {
         let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
         return Error::invalid(&spec.child("clusterIPs"), json!([address]), detail);
     }
-    let number: i64 = claim.strip_prefix(NODE_PORTS).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let number: i64 = claim.strip_prefix(keys::SERVICE_NODE_PORTS).and_then(|n| n.parse().ok()).unwrap_or(0);
     let ports = object::list(service, &["spec", "ports"]);
     let i = ports.iter().position(|p| object::integer(p, &["nodePort"]) == Some(number)).unwrap_or(0);
     Error::invalid(&spec.child("ports").index(i).child("nodePort"), number, "provided port is already allocated")
@@ -107,14 +107,18 @@ pub fn claim_error(service: &Value, claim: &str) -> Error {
 
 /// The next value in place of one that is taken.
 pub fn reassign(service: &mut Value, claim: &str) {
-    if let Some(taken) = claim.strip_prefix(ADDRESSES).and_then(|address| address.parse::<Ipv4Addr>().ok()) {
+    if let Some(taken) =
+        claim.strip_prefix(keys::SERVICE_ADDRESSES).and_then(|address| address.parse::<Ipv4Addr>().ok())
+    {
         let position = u32::from(taken).wrapping_sub(u32::from(NETWORK)).wrapping_sub(RESERVED);
         let next = address_at(position.wrapping_add(1)).to_string();
         object::set(service, &["spec", "clusterIP"], next.as_str());
         object::set(service, &["spec", "clusterIPs"], json!([next]));
         return;
     }
-    let Some(taken) = claim.strip_prefix(NODE_PORTS).and_then(|number| number.parse::<i64>().ok()) else { return };
+    let Some(taken) = claim.strip_prefix(keys::SERVICE_NODE_PORTS).and_then(|number| number.parse::<i64>().ok()) else {
+        return;
+    };
     let position = u32::try_from(taken - FIRST_PORT - RESERVED_PORTS).unwrap_or(0);
     let ports = object::at_mut(service, &["spec", "ports"]).and_then(Value::as_array_mut);
     for port in ports.into_iter().flatten().filter(|port| port["nodePort"] == taken) {

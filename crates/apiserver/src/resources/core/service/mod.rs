@@ -49,7 +49,7 @@ impl Strategy for Service {
         addresses::allocate(service);
     }
 
-    fn validate(&self, service: &Value, errors: &mut Errors) {
+    fn validate(&self, service: &Value, _old: Option<&Value>, errors: &mut Errors) {
         validate::service(service, errors);
     }
 

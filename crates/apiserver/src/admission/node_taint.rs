@@ -1,11 +1,30 @@
 //! A new node takes no Pods until it has said that it is ready.
 
-use pintle_meta::object;
+use super::{Plugin, Review};
+use futures::future::BoxFuture;
+use pintle_meta::{Status, object};
 use serde_json::{Value, json};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-pub(super) fn not_ready(node: &mut Value) {
+pub struct NodeTaint;
+
+impl Plugin for NodeTaint {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        review.is_new("", "nodes")
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn mutate<'a>(&'a self, _: &'a Review<'a>, node: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        taint(node);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+fn taint(node: &mut Value) {
     let is_it = |taint: &Value| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule";
     if object::list(node, &["spec", "taints"]).iter().any(is_it) {
         return;

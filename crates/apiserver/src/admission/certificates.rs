@@ -1,0 +1,93 @@
+//! A request for a certificate says who asks; not who it says, but who it is. Approving and signing are rights of their own.
+
+use super::{Operation, Plugin, Review};
+use crate::authn::{MASTERS, User};
+use crate::call::Call;
+use crate::request::ResourcePath;
+use crate::resources::certificates::request;
+use crate::verb::Verb;
+use futures::future::BoxFuture;
+use pintle_meta::{Status, object};
+use serde_json::Value;
+
+const GROUP: &str = "certificates.k8s.io";
+const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+
+pub struct Certificates;
+
+impl Plugin for Certificates {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        let own = review.resource.name == "certificatesigningrequests" && review.resource.group == GROUP;
+        own && matches!(review.operation, Operation::Create | Operation::Update)
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn mutate<'a>(&'a self, review: &'a Review<'a>, csr: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        if review.operation == Operation::Create {
+            sign(&review.call.user, csr);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn validate<'a>(&'a self, review: &'a Review<'a>, csr: Option<&'a Value>) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let Some(csr) = csr else { return Ok(()) };
+            match review.operation {
+                Operation::Create => must_not_be_a_master(review, csr),
+                _ => must_be_entitled(review, csr).await,
+            }
+        })
+    }
+}
+
+fn sign(user: &User, request: &mut Value) {
+    let spec = object::map_at(request, "spec");
+    for key in ["username", "uid", "groups", "extra"] {
+        spec.remove(key);
+    }
+    spec.insert("username".into(), user.name.clone().into());
+    if !user.groups.is_empty() {
+        spec.insert("groups".into(), user.groups.clone().into());
+    }
+    if !user.uid.is_empty() {
+        spec.insert("uid".into(), user.uid.clone().into());
+    }
+}
+
+fn must_not_be_a_master(review: &Review<'_>, csr: &Value) -> Result<(), Status> {
+    let asked = request::subject(csr).map(|subject| subject.organizations).unwrap_or_default();
+    if object::text(csr, &["spec", "signerName"]) == CLIENT && asked.iter().any(|group| group == MASTERS) {
+        let why = format!("use of {CLIENT} signer with {MASTERS} group is not allowed");
+        return Err(review.forbidden(object::name(csr), &why));
+    }
+    Ok(())
+}
+
+/// Who approves or signs needs the right to do so for the signer that is named.
+async fn must_be_entitled(review: &Review<'_>, csr: &Value) -> Result<(), Status> {
+    let differs = |path: &[&str]| object::at(csr, path) != review.old.and_then(|old| object::at(old, path));
+    let verb = match review.call.path.subresource.as_str() {
+        "approval" => "approve",
+        "status" if differs(&["status", "certificate"]) || differs(&["status", "conditions"]) => "sign",
+        _ => return Ok(()),
+    };
+    let signer = object::text(csr, &["spec", "signerName"]);
+    let all = signer.split_once('/').map(|(domain, _)| format!("{domain}/*")).unwrap_or_default();
+    for name in [signer, &all] {
+        let path = ResourcePath {
+            group: GROUP.to_owned(),
+            resource: "signers".to_owned(),
+            name: name.to_owned(),
+            ..ResourcePath::default()
+        };
+        let right = Call::asks(review.call.user.clone(), Verb::right(verb), path);
+        if review.authorizer().allows(&right).await {
+            return Ok(());
+        }
+    }
+    let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
+    Err(review.forbidden(object::name(csr), &why))
+}

@@ -1,0 +1,40 @@
+//! A claim that names no storage class gets the cluster's default one.
+
+use super::{Plugin, Review};
+use crate::keys;
+use futures::future::BoxFuture;
+use pintle_meta::{Status, object};
+use serde_json::Value;
+
+const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+
+pub struct StorageClass;
+
+impl Plugin for StorageClass {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        review.is_new("", "persistentvolumeclaims")
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn mutate<'a>(&'a self, review: &'a Review<'a>, claim: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(choose(review, claim))
+    }
+}
+
+async fn choose(review: &Review<'_>, claim: &mut Value) -> Result<(), Status> {
+    if object::at(claim, &["spec", "storageClassName"]).is_some() {
+        return Ok(());
+    }
+    let classes = review.list(keys::STORAGE_CLASSES).await?.into_iter();
+    let newest = classes.filter(|c| object::text(c, &["metadata", "annotations", DEFAULT]) == "true").max_by(|a, b| {
+        let created = |c: &Value| object::text(c, &["metadata", "creationTimestamp"]).to_owned();
+        created(a).cmp(&created(b)).then_with(|| object::name(b).cmp(object::name(a)))
+    });
+    if let Some(class) = newest {
+        object::map_at(claim, "spec").insert("storageClassName".into(), object::name(&class).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Definitions beside each other: names belong to who had them first, and each version of a kind has its own schema.
+
+use pintle_testkit::Cluster;
+use serde_json::{Value, json};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const JSON: &str = "application/json";
+
+fn definition(plural: &str, kind: &str, versions: &Value) -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.harbour.example.com")},
+        "spec": {"group": "harbour.example.com", "scope": "Namespaced", "versions": versions,
+            "names": {"plural": plural, "singular": plural.trim_end_matches('s'), "kind": kind, "listKind": format!("{kind}List")}}})
+}
+
+fn version(name: &str, storage: bool, spec: &Value) -> Value {
+    json!({"name": name, "served": true, "storage": storage,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
+}
+
+fn plain() -> Value {
+    json!([version("v1", true, &json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))])
+}
+
+async fn define(cluster: &Cluster, definition: &Value) {
+    let answer = cluster.request("POST", DEFINITIONS, JSON, definition.to_string()).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+}
+
+/// What a condition of a definition says: its status, its reason and its message.
+async fn condition(cluster: &Cluster, plural: &str, kind: &str) -> [String; 3] {
+    let path = format!("{DEFINITIONS}/{plural}.harbour.example.com");
+    let said =
+        |condition: &Value| ["status", "reason", "message"].map(|key| condition[key].as_str().unwrap_or("").to_owned());
+    cluster
+        .eventually("the definition has a status", || async {
+            let found = cluster.request("GET", &path, "", "").await;
+            let conditions = found.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().find(|c| c["type"] == kind).map(said)
+        })
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_definitions_do_not_share_a_kind_and_the_second_gets_it_when_the_first_is_gone() {
+    let cluster = Cluster::bare().await;
+    define(&cluster, &definition("ships", "Ship", &plain())).await;
+    define(&cluster, &definition("boats", "Ship", &plain())).await;
+    assert_eq!(condition(&cluster, "ships", "Established").await[0], "True");
+    let refused = ["False", "ListKindConflict", "\"ShipList\" is already in use"];
+    assert_eq!(condition(&cluster, "boats", "NamesAccepted").await, refused);
+    assert_eq!(condition(&cluster, "boats", "Established").await[..2], ["False", "NotAccepted"]);
+    let boats = "/apis/harbour.example.com/v1/namespaces/default/boats";
+    assert_eq!(cluster.request("GET", boats, "", "").await.code, 404);
+    cluster.request("DELETE", &format!("{DEFINITIONS}/ships.harbour.example.com"), "", "").await;
+    cluster
+        .eventually("the second definition is served", || async {
+            (cluster.request("GET", boats, "", "").await.code == 200).then_some(())
+        })
+        .await;
+    cluster
+        .eventually("and says so", || async {
+            (condition(&cluster, "boats", "Established").await[0] == "True").then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_checked_and_pruned_by_the_schema_of_the_version_that_it_names() {
+    let cluster = Cluster::bare().await;
+    let old = json!({"type": "object", "required": ["masts"], "properties": {"masts": {"type": "integer"}}});
+    let new = json!({"type": "object", "required": ["rigging"], "properties": {"rigging": {"type": "string"}}});
+    let mut versions = json!([version("v1alpha1", false, &old), version("v1", true, &new)]);
+    versions[0]["deprecated"] = true.into();
+    define(&cluster, &definition("ships", "Ship", &versions)).await;
+    let post = |version: &'static str, spec: Value| {
+        let cluster = &cluster;
+        async move {
+            let ship = json!({"apiVersion": format!("harbour.example.com/{version}"), "kind": "Ship",
+                "metadata": {"name": "argo"}, "spec": spec});
+            let path = format!("/apis/harbour.example.com/{version}/namespaces/default/ships");
+            cluster.request("POST", &path, JSON, ship.to_string()).await
+        }
+    };
+    let refused = post("v1", json!({"masts": 1})).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    let refused = post("v1alpha1", json!({"rigging": "square"})).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    let created = post("v1alpha1", json!({"masts": 2, "rigging": "square"})).await;
+    assert_eq!((created.code, &created.body["spec"]), (201, &json!({"masts": 2})), "{}", created.body);
+    assert_eq!(created.body["metadata"]["managedFields"][0]["apiVersion"], "harbour.example.com/v1alpha1");
+    let warnings: Vec<&str> = created.headers.get_all("warning").iter().filter_map(|v| v.to_str().ok()).collect();
+    let deprecated = "299 - \"harbour.example.com/v1alpha1 Ship is deprecated\"";
+    assert!(warnings.contains(&deprecated), "{warnings:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_new_is_created_while_its_definition_is_going() {
+    let cluster = Cluster::bare().await;
+    define(&cluster, &definition("ships", "Ship", &plain())).await;
+    let path = "/apis/harbour.example.com/v1/namespaces/default/ships";
+    let ship = |name: &str| {
+        json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship",
+            "metadata": {"name": name, "finalizers": ["harbour.example.com/anchor"]}})
+        .to_string()
+    };
+    assert_eq!(cluster.request("POST", path, JSON, ship("argo")).await.code, 201);
+    cluster.request("DELETE", &format!("{DEFINITIONS}/ships.harbour.example.com"), "", "").await;
+    let refused = cluster.request("POST", path, JSON, ship("fram")).await;
+    assert_eq!(refused.code, 403, "{}", refused.body);
+    assert!(refused.message().contains("custom resource definition is terminating"), "{}", refused.message());
+}
