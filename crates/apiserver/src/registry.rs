@@ -26,7 +26,7 @@ use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::names::join_api_version;
 use pintle_meta::{Clock, Random, Status, object};
 use pintle_schema::apply::{Manager, Operation};
-use pintle_store::{CommitError, Committed, Durability, Entry, ReadError, Store, Txn};
+use pintle_store::{CommitError, Committed, Durability, Entry, Op, ReadError, Store, Txn};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -240,6 +240,12 @@ impl Registry {
     ) -> Result<Result<Committed, CommitError>, Status> {
         if write.resource.strategy.is_ephemeral() {
             txn.durability = Durability::Relaxed;
+        }
+        // The store asks for them at once if the kind is watched by an index; the object comes first in its transaction.
+        if let (Some(after), Some(Op::Put { value, .. })) = (after, txn.ops.first_mut())
+            && !write.resource.strategy.indexed_fields().is_empty()
+        {
+            *value = std::mem::take(value).deriving(Facets::of(write.resource, after));
         }
         let committed = match write.origin.fence {
             Some(fence) => fence.commit(self, txn).await?,
