@@ -60,7 +60,7 @@ impl ApiServer {
     ) -> Result<Response<Body>, Status> {
         let catalogue = self.registry.catalogue.current().await;
         *served = catalogue.get(&target.path.group, &target.path.version, &target.path.resource).cloned();
-        let user = self.who(&request.peer, &request.headers).await?;
+        let user = self.who(&request.peer, &target, &request.headers).await?;
         if let Some(connection) = request.connection.as_ref().filter(|_| user.name != authn::ANONYMOUS) {
             connection.is_known();
         }
@@ -98,15 +98,15 @@ impl ApiServer {
     }
 
     /// Who asks: the user that the transport or a token names, or the one that it acts as.
-    async fn who(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<User>, Status> {
+    async fn who(&self, peer: &Peer, target: &Target, headers: &HeaderMap) -> Result<Arc<User>, Status> {
         let user = authn::authenticate(&self.tokens, peer, headers).await?;
-        impersonate(&self.authorizer, user, headers).await
+        impersonate(&self.authorizer, user, target, headers).await
     }
 
     /// Whether a request may pass. What is served beside this server stands behind the same door.
     pub async fn admit(&self, request: &Request) -> Result<(), Status> {
-        let user = self.who(&request.peer, &request.headers).await?;
         let target = Target::parse(&request.method, &request.uri);
+        let user = self.who(&request.peer, &target, &request.headers).await?;
         let call = Call::new(target, None, user, HeaderMap::new());
         self.authorizer.authorize(&call, &Notes::new()).await
     }

@@ -38,7 +38,7 @@ async fn a_typed_client_of_protobuf_lists_watches_creates_and_patches_every_buil
     }
     // Without a network and without the modules, nothing can be compiled.
     if !go(&directory, &["mod", "download"], COMPILE_PATIENCE_FACTOR).await.status.success() {
-        return skip::skip(&["modules of client-go"]);
+        return skip::skip(&["the Go module proxy"]);
     }
     let built = go(&directory, &["build", "-o", "client", "."], COMPILE_PATIENCE_FACTOR).await;
     assert!(built.status.success(), "{}", said(&built));

@@ -110,3 +110,53 @@ async fn nothing_new_is_created_while_its_definition_is_going() {
     assert_eq!(refused.code, 403, "{}", refused.body);
     assert!(refused.message().contains("custom resource definition is terminating"), "{}", refused.message());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_kind_is_listed_and_watched_by_the_fields_that_its_definition_declares() {
+    let cluster = Cluster::bare().await;
+    let spec = json!({"type": "object", "properties": {"port": {"type": "string"}, "masts": {"type": "integer"}}});
+    let mut versions = json!([version("v1", true, &spec)]);
+    versions[0]["selectableFields"] = json!([{"jsonPath": ".spec.port"}, {"jsonPath": ".spec.masts"}]);
+    define(&cluster, &definition("ships", "Ship", &versions)).await;
+    let path = "/apis/harbour.example.com/v1/namespaces/default/ships";
+    for (name, port, masts) in [("argo", "Iolcus", 1), ("fram", "Oslo", 3), ("vega", "Oslo", 2)] {
+        let ship = json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship", "metadata": {"name": name},
+            "spec": {"port": port, "masts": masts}});
+        assert_eq!(cluster.request("POST", path, JSON, ship.to_string()).await.code, 201);
+    }
+    let names = |selector: &'static str| {
+        let cluster = &cluster;
+        async move {
+            let list = cluster.request("GET", &format!("{path}?fieldSelector={selector}"), "", "").await;
+            let items = list.body["items"].as_array().cloned().unwrap_or_default();
+            let names: Vec<String> =
+                items.iter().map(|i| i["metadata"]["name"].as_str().unwrap_or("").to_owned()).collect();
+            (list.code, names.join(" "))
+        }
+    };
+    assert_eq!(names("spec.port%3DOslo").await, (200, "fram vega".to_owned()));
+    assert_eq!(names("spec.port%3DOslo,spec.masts%3D2").await, (200, "vega".to_owned()));
+    assert_eq!(names("spec.port!%3DOslo").await, (200, "argo".to_owned()));
+    let refused = cluster.request("GET", &format!("{path}?fieldSelector=spec.flag%3Dred"), "", "").await;
+    assert_eq!((refused.code, refused.message()), (400, "field label not supported: spec.flag"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_read_schemas_again_only_when_their_own_definition_has_changed() {
+    let cluster = Cluster::bare().await;
+    define(&cluster, &definition("ships", "Ship", &plain())).await;
+    let url = || async {
+        let index = cluster.request("GET", "/openapi/v3", "", "").await;
+        index.body["paths"]["apis/harbour.example.com/v1"]["serverRelativeURL"].as_str().unwrap_or("").to_owned()
+    };
+    let before = url().await;
+    condition(&cluster, "ships", "Established").await;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}});
+    cluster.request("POST", "/api/v1/namespaces/default/configmaps", JSON, map.to_string()).await;
+    assert_eq!(url().await, before);
+    let schema = json!([version("v1", true, &json!({"type": "object", "properties": {"masts": {"type": "integer"}}}))]);
+    let change = json!({"spec": {"versions": schema}}).to_string();
+    let path = format!("{DEFINITIONS}/ships.harbour.example.com");
+    assert_eq!(cluster.request("PATCH", &path, "application/merge-patch+json", change).await.code, 200);
+    assert_ne!(url().await, before);
+}
