@@ -12,7 +12,7 @@ use pintle_meta::names::{join_api_version, version_priority};
 use pintle_schema::Schema;
 use pintle_store::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// One resource of one version.
 pub struct Resource {
@@ -218,8 +218,8 @@ pub struct Catalogue {
     touched: BTreeSet<String>,
     /// Definitions whose names others have.
     conflicts: OrdMap<String, Arc<Conflict>>,
-    /// The core group's and all other groups' discovery documents; clients ask again and again.
-    documents: Arc<[OnceLock<Document>; 2]>,
+    /// What clients read about it again and again: discovery and OpenAPI. Begun anew when a definition changes.
+    documents: Arc<Documents>,
 }
 
 /// Group, version and resource, joined so that one look finds them.
@@ -341,18 +341,36 @@ pub struct Document {
     pub tag: String,
 }
 
+type Documents = Mutex<BTreeMap<String, Arc<Document>>>;
+
 impl Document {
-    fn of(text: String) -> Self {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+    fn of(text: Bytes) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &text);
         let tag = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02X}")).collect();
-        Document { text: text.into(), tag }
+        Document { text, tag }
     }
 }
 
 impl Catalogue {
-    /// The discovery document of the core group, or of all others, written when it is first asked for.
-    pub fn document(&self, core: bool, write: impl FnOnce() -> String) -> &Document {
-        self.documents[usize::from(core)].get_or_init(|| Document::of(write()))
+    /// A document about the catalogue, written when it is first asked for.
+    pub fn document<T: Into<Bytes>>(&self, name: &str, write: impl FnOnce() -> Option<T>) -> Option<Arc<Document>> {
+        let known = |documents: &Documents| documents.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some(document) = known(&self.documents) {
+            return Some(document);
+        }
+        let document = Arc::new(Document::of(write()?.into()));
+        let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        documents.insert(name.to_owned(), document.clone());
+        Some(document)
+    }
+
+    /// Tells whether the schemas of a group's version are still the same.
+    pub fn hash(&self, group: &str, version: &str) -> String {
+        let mut text = String::from(env!("CARGO_PKG_VERSION"));
+        for resource in self.of_group_version(group, version) {
+            text += &format!(" {} {}", resource.name, resource.defined_at);
+        }
+        Document::of(text.into()).tag
     }
 
     /// Which name of a definition another one has, if one has.

@@ -23,6 +23,7 @@ use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::{Clock, Random, Status, object};
 use pintle_store::{Entry, ReadError, Store};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -86,7 +87,7 @@ pub fn shown(value: &Value) -> Bytes {
 /// What selectors look at, taken out of an object's bytes once and kept beside them.
 pub struct Facets {
     labels: Box<[(Box<str>, Box<str>)]>,
-    fields: Box<[(&'static str, Box<str>)]>,
+    fields: Box<[(Cow<'static, str>, Box<str>)]>,
 }
 
 impl Facets {
@@ -102,7 +103,9 @@ impl Facets {
             fields: strategy
                 .selectable_fields()
                 .iter()
-                .map(|f| (*f, strategy.selectable_field(value, f).into()))
+                .map(|field| Cow::Borrowed(*field))
+                .chain(strategy.declared_fields().iter().cloned().map(Cow::Owned))
+                .map(|field| (field.clone(), strategy.selectable_field(value, &field).into()))
                 .collect(),
         }
     }
@@ -144,7 +147,20 @@ pub fn selected(resource: &Resource, entry: &Entry, labels: &Selector, fields: &
         return true;
     }
     let facets = facets(resource, entry);
-    labels.matches(|key| facets.label(key)) && fields.matches(|field| known(field).or_else(|| facets.field(field)))
+    if !labels.matches(|key| facets.label(key)) {
+        return false;
+    }
+    let found = |field: &str| known(field).or_else(|| facets.field(field));
+    if fields.terms.iter().all(|term| found(&term.field).is_some()) {
+        return fields.matches(found);
+    }
+    // Its definition declared the field later, or for another version.
+    let value = codec::decode(&entry.value);
+    let field_of = |field: &str| found(field).map(str::to_owned);
+    fields.terms.iter().all(|term| {
+        let value = field_of(&term.field).unwrap_or_else(|| resource.strategy.selectable_field(&value, &term.field));
+        (value == term.value) == term.equal
+    })
 }
 
 /// Namespace and name, as the key has them.

@@ -133,6 +133,11 @@ pub trait Strategy: Send + Sync + 'static {
         &[]
     }
 
+    /// The same for a custom kind: its definition declares them.
+    fn declared_fields(&self) -> &[String] {
+        &[]
+    }
+
     /// The value of one of them.
     fn selectable_field(&self, object: &Value, field: &str) -> String {
         let path: Vec<&str> = field.split('.').collect();

@@ -23,12 +23,15 @@ pub struct Entry {
     pub expires_at: Option<i64>,
     /// Where the revision's digits stand in `value`.
     pub(crate) hole: Option<Range<usize>>,
-    derived: OnceLock<Box<dyn Any + Send + Sync>>,
+    derived: OnceLock<Derived>,
 }
+
+/// What readers make of an entry's bytes, whatever that is.
+type Derived = Arc<dyn Any + Send + Sync>;
 
 impl Entry {
     /// What a reader computed from the bytes, computed at most once per version and shared by every
-    /// reader.
+    /// reader. A writer that has it at hand gives it [with the bytes](Splice::deriving).
     ///
     /// There is one place for it, so all readers of a store agree on one `T`.
     ///
@@ -37,7 +40,7 @@ impl Entry {
     /// If another `T` was derived from this version before.
     pub fn derive<T: Any + Send + Sync>(&self, make: impl FnOnce(&Entry) -> T) -> &T {
         self.derived
-            .get_or_init(|| Box::new(make(self)))
+            .get_or_init(|| Arc::new(make(self)))
             .downcast_ref()
             .expect("all readers of a store derive the same type")
     }
@@ -61,6 +64,7 @@ impl Entry {
         expires_at: Option<i64>,
         revision: Revision,
     ) -> Self {
+        let derived = value.derived.clone();
         let (value, hole) = value.fill(revision);
         let numbers = match previous {
             Some(previous) => [previous.create_revision, revision, previous.version + 1],
@@ -68,7 +72,8 @@ impl Entry {
         };
         // A key's versions share one allocation of its name.
         let key = previous.map_or(key, |previous| Arc::clone(&previous.key));
-        Self::restore(key, value, numbers, expires_at, hole)
+        let entry = Self::restore(key, value, numbers, expires_at, hole);
+        Self { derived: derived.map_or_else(OnceLock::new, OnceLock::from), ..entry }
     }
 
     /// The last version as a delete at `revision` shows it.
@@ -89,10 +94,11 @@ impl Entry {
 ///
 /// For example `{"resourceVersion":""}` with a hole at 20 becomes `{"resourceVersion":"42"}` in
 /// the transaction that takes revision 42.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Splice {
     bytes: Vec<u8>,
     hole_at: Option<usize>,
+    derived: Option<Derived>,
 }
 
 impl Splice {
@@ -100,12 +106,20 @@ impl Splice {
     pub fn new(bytes: impl Into<Vec<u8>>, hole_at: Option<usize>) -> Self {
         let bytes = bytes.into();
         let hole_at = hole_at.map(|at| at.min(bytes.len()));
-        Self { bytes, hole_at }
+        Self { bytes, hole_at, derived: None }
     }
 
     /// Bytes that do not carry their revision.
     pub fn plain(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { bytes: bytes.into(), hole_at: None }
+        Self { bytes: bytes.into(), hole_at: None, derived: None }
+    }
+
+    /// With what readers would [derive](Entry::derive) from the bytes. It saves them the work where the entry is made in
+    /// this process; where it comes back from elsewhere, it is derived as ever.
+    #[must_use]
+    pub fn deriving<T: Any + Send + Sync>(mut self, derived: T) -> Self {
+        self.derived = Some(Arc::new(derived));
+        self
     }
 
     /// The bytes without the revision, and where it goes: how an object looks before it is committed.

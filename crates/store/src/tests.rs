@@ -97,6 +97,15 @@ async fn pinned_lists_are_bounded_and_the_history_stands_in_for_them() {
 }
 
 #[tokio::test]
+async fn what_a_writer_has_derived_is_not_computed_again() {
+    let store = MemoryStore::new();
+    let value = Splice::new("four", Some(0)).deriving(4_usize);
+    let committed = store.commit(Txn::new().put("/a", value)).await.expect("runs");
+    let entry = committed.entries[0].as_ref().expect("a put");
+    assert_eq!(*entry.derive::<usize>(|_| panic!("it is there")), 4);
+}
+
+#[tokio::test]
 async fn a_fork_and_its_origin_do_not_see_each_other() {
     let origin = MemoryStore::new();
     let put = |value: &str| Txn::new().put("/a", Splice::plain(value));

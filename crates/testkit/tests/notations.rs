@@ -13,7 +13,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 async fn ask(cluster: &Cluster, accept: &str, (method, path): (&str, &str), (media, body): (&str, Vec<u8>)) -> Answer {
-    let admin = Peer::Internal(User::internal("kubernetes-admin"));
+    let admin = Peer::Internal(User::internal("kubernetes-admin").into());
     cluster.request_as(admin, &[("accept", accept)], method, path, media, body).await
 }
 
@@ -226,7 +226,7 @@ async fn long_lists_are_compressed_for_who_accepts_it() {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i}"), "namespace": "default"}, "data": {"k": "v".repeat(10_000)}});
         cluster.create(map).await.unwrap();
     }
-    let admin = || Peer::Internal(User::internal("kubernetes-admin"));
+    let admin = || Peer::Internal(User::internal("kubernetes-admin").into());
     for accept in ["application/json", PROTOBUF, "application/yaml"] {
         let headers = [("accept", accept), ("accept-encoding", "deflate, gzip")];
         let answer = cluster.request_as(admin(), &headers, "GET", MAPS, "", "").await;

@@ -2,7 +2,8 @@
 //!
 //! `PINTLE_BENCH_PEER=https://127.0.0.1:PORT` names a kube-apiserver on this machine, `PINTLE_BENCH_PEER_TOKEN` or
 //! `PINTLE_BENCH_PEER_CERT` (a PEM file with certificate and key) how to get in, and `PINTLE_BENCH_PEER_PIDS` its
-//! processes, for their memory and processor time.
+//! processes, for their memory and processor time. `bench watch` runs the rows of watches alone, several times;
+//! `PINTLE_BENCH_PROGRAM` names another build to run them on.
 
 mod client;
 #[cfg(feature = "in-process")]
@@ -23,8 +24,8 @@ use std::time::Duration;
 pub(crate) fn run(what: Option<&str>) -> Result<()> {
     let in_process = what.is_some_and(|what| what == "queue" || what.starts_with("informer"));
     ensure!(
-        in_process || matches!(what, None | Some("store" | "kit" | "node" | "node:simulated")),
-        "`bench`, `bench store`, `bench queue`, `bench informer`, `bench kit` and `bench node` are all there is"
+        in_process || matches!(what, None | Some("store" | "watch" | "kit" | "node" | "node:simulated")),
+        "`bench`, `bench store`, `bench watch`, `bench queue`, `bench informer`, `bench kit` and `bench node` are all there is"
     );
     if what == Some("kit") {
         return cargo(&["bench", "--package", "at-operator", "--bench", "kit"]);
@@ -45,6 +46,9 @@ pub(crate) fn run(what: Option<&str>) -> Result<()> {
     if what == Some("store") {
         crate::etcd::ensure()?;
         return runtime.block_on(store::bench());
+    }
+    if what == Some("watch") {
+        return runtime.block_on(watches());
     }
     if let Some(what) = what {
         return runtime.block_on(bench_in_process(what));
@@ -103,6 +107,31 @@ async fn bench() -> Result<()> {
     Ok(())
 }
 
+/// Watchers and writes of each row about watches.
+const FAN_OUT: [(&str, usize, usize); 2] =
+    [("watch deliveries, 100 watchers", 100, 1000), ("watch deliveries, 1,000 watchers", 1000, 200)];
+
+/// What a delivery costs the server, in microseconds: with the writes that cause it, as the table has it.
+async fn watches() -> Result<()> {
+    let program = match std::env::var("PINTLE_BENCH_PROGRAM") {
+        Ok(program) => program.into(),
+        Err(_) => {
+            cargo(&["build", "--release", "--package", "pintle"])?;
+            crate::root().join("target/release/pintle")
+        }
+    };
+    let server = Server::start(&program, 1, 16501).await.context("starting pintle")?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for (name, watchers, writes) in FAN_OUT {
+        for _ in 0..3 {
+            let outcome = load::fan_out(&server.target, &server.pids(), name, watchers, writes).await?;
+            let (rate, cost) = (outcome.per_second, outcome.cost.as_secs_f64() * 1e6);
+            println!("{name}: {rate:.0} a second, {cost:.2} µs each, all after {} ms", outcome.p99.as_millis());
+        }
+    }
+    Ok(())
+}
+
 /// The median of several starts.
 async fn starts(program: &std::path::Path) -> Result<Duration> {
     let mut times = Vec::new();
@@ -119,9 +148,7 @@ async fn loads(target: &Target, pids: &[u32], is_peer: bool) -> Result<Vec<Outco
         println!("{name}: {count} requests …");
         outcomes.push(load::run(target, pids, name, count, make).await?);
     }
-    for (name, watchers, writes) in
-        [("watch deliveries, 100 watchers", 100, 1000), ("watch deliveries, 1,000 watchers", 1000, 200)]
-    {
+    for (name, watchers, writes) in FAN_OUT {
         println!("{name} …");
         match load::fan_out(target, pids, name, watchers, writes).await {
             Ok(outcome) => outcomes.push(outcome),

@@ -19,6 +19,7 @@ pub struct CustomKind {
 struct Printed {
     columns: Vec<(ColumnDefinition, Option<JsonPath>)>,
     scale: Option<ScalePaths>,
+    fields: Vec<String>,
 }
 
 impl CustomKind {
@@ -65,7 +66,10 @@ impl Printed {
                 selector: Some(path("labelSelectorPath")).filter(|p| !p.is_empty()),
             }
         });
-        Printed { columns, scale }
+        let declared = object::list(version, &["selectableFields"]).iter();
+        let fields =
+            declared.map(|field| object::text(field, &["jsonPath"]).trim_start_matches('.').to_owned()).collect();
+        Printed { columns, scale, fields }
     }
 }
 
@@ -99,6 +103,14 @@ impl Strategy for CustomKind {
                 cell(column, &found, now)
             })
             .collect()
+    }
+
+    fn declared_fields(&self) -> &[String] {
+        &self.printed().fields
+    }
+
+    fn unknown_field(&self, field: &str) -> String {
+        format!("field label not supported: {field}")
     }
 
     fn scale(&self) -> Option<ScalePaths> {

@@ -79,7 +79,9 @@ impl Write<'_> {
             // before a name.
             let lives = registry.expiry(resource, &draft.object);
             let expires_at = old.map_or(lives, |old| old.entry.expires_at.and(lives));
-            txn.ops.push(Op::Put { key: key.clone(), value: codec::encode(&draft.object), expires_at });
+            // What selectors look at goes along: the store asks for it at once if the kind is watched by an index.
+            let value = codec::encode(&draft.object).deriving(Facets::of(resource, &draft.object));
+            txn.ops.push(Op::Put { key: key.clone(), value, expires_at });
             for claim in holds.iter().filter(|claim| !held.contains(claim)) {
                 registry.claim(&mut txn, claim, &key);
             }
@@ -92,9 +94,7 @@ impl Write<'_> {
                 Ok(committed) => {
                     let effect = Effect::of(old.map(|old| &old.value), &draft.object);
                     self.note(effect, &draft.object, &draft.diff, committed.revision);
-                    return Ok(Some(Written::Stored(first(committed, |entry| {
-                        entry.derive(|_| Facets::of(resource, &draft.object));
-                    })?)));
+                    return Ok(Some(Written::Stored(first(committed)?)));
                 }
                 Err(CommitError::Conflict { key: at, .. }) if conditions.iter().any(|(key, _)| *key == at) => {
                     return Ok(None);
@@ -123,13 +123,14 @@ impl Write<'_> {
     /// Writes the mark of a deletion. Nothing when somebody else wrote in between.
     pub(super) async fn mark(&self, old: &Stored, marked: &Value) -> Result<Option<Arc<Entry>>, Error> {
         let key = &old.entry.key;
-        let put = Op::Put { key: key.clone(), value: codec::encode(marked), expires_at: old.entry.expires_at };
+        let value = codec::encode(marked).deriving(Facets::of(&self.resource, marked));
+        let put = Op::Put { key: key.clone(), value, expires_at: old.entry.expires_at };
         let checks = vec![(key.clone(), Expect::Revision(old.entry.mod_revision))];
         match self.transact(Txn { checks, ops: vec![put], ..Txn::default() }).await? {
             Ok(committed) => {
                 let effect = Effect::of(Some(&old.value), marked);
                 self.note(effect, marked, &Diff::of(&old.value, marked), committed.revision);
-                Ok(Some(first(committed, |_| {})?))
+                Ok(Some(first(committed)?))
             }
             Err(CommitError::Conflict { .. }) => Ok(None),
             Err(error) => Err(commit_error(error).into()),
@@ -170,10 +171,8 @@ impl Write<'_> {
 }
 
 /// What was written first: the object itself.
-fn first(committed: Committed, with: impl FnOnce(&Entry)) -> Result<Arc<Entry>, Status> {
-    let entry = committed.entries.into_iter().next().flatten().ok_or_else(|| Status::internal("nothing stored"))?;
-    with(&entry);
-    Ok(entry)
+fn first(committed: Committed) -> Result<Arc<Entry>, Status> {
+    committed.entries.into_iter().next().flatten().ok_or_else(|| Status::internal("nothing stored"))
 }
 
 impl Registry {

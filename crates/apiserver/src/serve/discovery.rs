@@ -15,8 +15,8 @@ pub fn dispatch(server: &ApiServer, parts: &[&str], wanted: Wanted) -> Option<Re
     let catalogue = server.registry.catalogue.latest();
     let usages = server.knows_nodes();
     let value = match parts {
-        ["api"] if wanted.shape == Shape::Aggregated => return Some(aggregated(&catalogue, true, false)),
-        ["apis"] if wanted.shape == Shape::Aggregated => return Some(aggregated(&catalogue, false, usages)),
+        ["api"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, true, false),
+        ["apis"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, false, usages),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address()}]}),
         ["apis"] => {
@@ -100,8 +100,9 @@ fn storage_version_hash(resource: &Resource) -> String {
 const ITEMS: &str = "\"items\":[";
 
 /// Everything in one answer.
-fn aggregated(catalogue: &Catalogue, core: bool, usages: bool) -> Response<Body> {
-    let document = catalogue.document(core, || all_resources(catalogue, core).to_string());
+fn aggregated(catalogue: &Catalogue, core: bool, usages: bool) -> Option<Response<Body>> {
+    let name = if core { "discovery of the core group" } else { "discovery of all other groups" };
+    let document = catalogue.document(name, || Some(all_resources(catalogue, core).to_string()))?;
     // The text is kept for all requests; a group that the catalogue does not know is put in front of the others.
     let split = std::str::from_utf8(&document.text).ok().filter(|_| usages).and_then(|text| text.split_once(ITEMS));
     let (text, tag) = match split {
@@ -111,7 +112,7 @@ fn aggregated(catalogue: &Catalogue, core: bool, usages: bool) -> Response<Body>
         None => (document.text.clone(), format!("\"{}\"", document.tag)),
     };
     let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    response::tagged(response::with_type(200, media, text), &tag)
+    Some(response::tagged(response::with_type(200, media, text), &tag))
 }
 
 fn all_resources(catalogue: &Catalogue, core: bool) -> Value {

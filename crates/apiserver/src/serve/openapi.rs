@@ -2,7 +2,7 @@
 
 use crate::ApiServer;
 use crate::body::Body;
-use crate::catalogue::Resource;
+use crate::catalogue::{Catalogue, Resource};
 use crate::resources::rules;
 use crate::response;
 use crate::serve::swagger;
@@ -16,7 +16,7 @@ pub fn dispatch(server: &ApiServer, rest: &[&str], headers: &HeaderMap) -> Optio
         ["v3"] => Some(response::json(200, index(server).to_string())),
         ["v3", "api", version] => document(server, "", version),
         ["v3", "apis", group, version] => document(server, group, version),
-        ["v2"] => Some(v2(server, headers)),
+        ["v2"] => v2(server, headers),
         _ => None,
     }
 }
@@ -24,16 +24,14 @@ pub fn dispatch(server: &ApiServer, rest: &[&str], headers: &HeaderMap) -> Optio
 fn index(server: &ApiServer) -> Value {
     let catalogue = server.registry.catalogue.latest();
     let mut paths = Map::new();
-    let mut add = |path: String, revision: u64| {
-        let url = format!("/openapi/v3/{path}?hash={revision:016X}");
+    let mut add = |path: String, group: &str, version: &str| {
+        let url = format!("/openapi/v3/{path}?hash={}", catalogue.hash(group, version));
         paths.insert(path, json!({"serverRelativeURL": url}));
     };
-    add("api/v1".to_owned(), 1);
+    add("api/v1".to_owned(), "", "v1");
     for group in catalogue.groups() {
         for version in &group.versions {
-            // Custom schemas change; the hash tells clients when to read again.
-            let custom = catalogue.of_group_version(&group.name, version).any(|r| r.custom);
-            add(format!("apis/{}/{version}", group.name), if custom { server.registry.store.revision() } else { 1 });
+            add(format!("apis/{}/{version}", group.name), &group.name, version);
         }
     }
     json!({"paths": paths})
@@ -41,18 +39,23 @@ fn index(server: &ApiServer) -> Value {
 
 fn document(server: &ApiServer, group: &str, version: &str) -> Option<Response<Body>> {
     let catalogue = server.registry.catalogue.latest();
+    let name = format!("OpenAPI v3 of {group}/{version}");
+    let document = catalogue.document(&name, || Some(v3(&catalogue, group, version)?.to_string()))?;
+    Some(response::tagged(response::json(200, document.text.clone()), &format!("\"{}\"", document.tag)))
+}
+
+fn v3(catalogue: &Catalogue, group: &str, version: &str) -> Option<Value> {
     let resources: Vec<&Arc<Resource>> = catalogue.of_group_version(group, version).collect();
     if resources.is_empty() {
         return None;
     }
-    let document = json!({
+    Some(json!({
         "openapi": "3.0.0",
         "info": {"title": "Pintle", "version": super::health::KUBERNETES},
         "paths": paths(&resources),
         "components": {"schemas": schemas(&resources), "securitySchemes": {
             "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}},
-    });
-    Some(response::json(200, document.to_string()))
+    }))
 }
 
 /// The name of a resource's schema.
@@ -152,19 +155,24 @@ fn paths(resources: &[&Arc<Resource>]) -> Map<String, Value> {
 }
 
 /// The older form, in the notation that is asked for.
-fn v2(server: &ApiServer, headers: &HeaderMap) -> Response<Body> {
+fn v2(server: &ApiServer, headers: &HeaderMap) -> Option<Response<Body>> {
     let catalogue = server.registry.catalogue.latest();
-    let resources: Vec<&Arc<Resource>> = catalogue.resources().collect();
-    let mut schemas = schemas(&resources);
-    for resource in resources.iter().filter(|r| r.custom) {
-        if let Some(schema) = schemas.get_mut(&definition(resource)) {
-            swagger::widen_root(schema);
-        }
-    }
-    let document = swagger::document(super::health::KUBERNETES, schemas, paths(&resources));
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    match swagger::ASKED.into_iter().any(|media| accept.contains(media)) {
-        true => response::with_type(200, swagger::ANSWERED, swagger::encode(&document)),
-        false => response::json(200, document.to_string()),
-    }
+    let protobuf = swagger::ASKED.into_iter().any(|media| accept.contains(media));
+    let (name, media) = match protobuf {
+        true => ("OpenAPI v2 as protobuf", swagger::ANSWERED),
+        false => ("OpenAPI v2", "application/json"),
+    };
+    let document = catalogue.document(name, || {
+        let resources: Vec<&Arc<Resource>> = catalogue.resources().collect();
+        let mut schemas = schemas(&resources);
+        for resource in resources.iter().filter(|r| r.custom) {
+            if let Some(schema) = schemas.get_mut(&definition(resource)) {
+                swagger::widen_root(schema);
+            }
+        }
+        let document = swagger::document(super::health::KUBERNETES, schemas, paths(&resources));
+        Some(if protobuf { swagger::encode(&document) } else { document.to_string().into_bytes() })
+    })?;
+    Some(response::tagged(response::with_type(200, media, document.text.clone()), &format!("\"{}\"", document.tag)))
 }

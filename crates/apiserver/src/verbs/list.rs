@@ -262,7 +262,8 @@ pub fn check_fields(resource: &Resource, options: &ListOptions) -> Result<(), St
     let offered = resource.strategy.selectable_fields();
     for term in &options.fields.terms {
         let known = matches!(term.field.as_str(), "metadata.name" | "metadata.namespace")
-            || offered.contains(&term.field.as_str());
+            || offered.contains(&term.field.as_str())
+            || resource.strategy.declared_fields().contains(&term.field);
         if !known {
             return Err(Status::bad_request(resource.strategy.unknown_field(&term.field)));
         }
