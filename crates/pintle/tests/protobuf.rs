@@ -47,4 +47,7 @@ async fn a_typed_client_of_protobuf_lists_watches_creates_and_patches_every_buil
     client.arg(place.path("kubeconfig")).kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE * 4, client.output()).await.expect("it ends").expect("it starts");
     assert!(output.status.success() && said(&output).contains("kinds passed"), "{}", said(&output));
+    // What it created and deleted is gone for a client of JSON, too.
+    let left = place.kubectl().ok("get configmaps,secrets,services -o name").await;
+    assert!(left.contains("service/kubernetes") && !left.contains("typed-"), "{left}");
 }
