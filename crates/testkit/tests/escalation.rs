@@ -151,6 +151,34 @@ async fn a_service_account_is_impersonated_by_a_right_of_its_own_and_has_its_gro
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_may_act_as_another_for_one_thing_may_not_do_the_others_other_things() {
+    let cluster = Cluster::bare().await;
+    let group = "authentication.k8s.io";
+    let rules = json!([
+        {"apiGroups": [group], "resources": ["users"], "resourceNames": ["jane"], "verbs": ["impersonate:user-info"]},
+        {"apiGroups": [group], "resources": ["nodes"], "verbs": ["impersonate:arbitrary-node"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["impersonate-on:user-info:list", "impersonate-on:arbitrary-node:list"]},
+    ]);
+    role(&cluster, "deputy", rules).await;
+    bind(&cluster, "ann", "deputy", None).await;
+    bind(&cluster, "jane", "cluster-admin", None).await;
+    let as_other = async |other: &str, more: &[(&'static str, &str)], method: &str| {
+        let headers: Vec<(&'static str, &str)> = [("impersonate-user", other)].iter().chain(more).copied().collect();
+        let path = "/api/v1/namespaces/default/configmaps";
+        cluster.request_as(user("ann"), &headers, method, path, "", "").await
+    };
+    assert_eq!(as_other("jane", &[], "GET").await.code, 200);
+    let refused = as_other("jane", &[], "DELETE").await;
+    assert_eq!(refused.code, 403);
+    assert!(refused.message().contains("cannot impersonate-on:user-info:deletecollection"), "{}", refused.message());
+    assert_eq!(as_other("joe", &[], "GET").await.code, 403, "another user");
+    assert_eq!(as_other("jane", &[("impersonate-group", "system:masters")], "GET").await.code, 403);
+    // A node is one by its name, and then it has a node's rights alone.
+    let node = as_other("system:node:a", &[], "GET").await;
+    assert!(node.message().contains("User \"system:node:a\" cannot list"), "{}", node.message());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_local_review_tells_nothing_about_other_namespaces() {
     let cluster = Cluster::bare().await;
     let path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";

@@ -88,7 +88,10 @@ pub async fn impersonate(
 ) -> Result<Arc<User>, Status> {
     let Some(asked) = Asked::of(headers)? else { return Ok(user) };
     let mut refused = None;
-    for mode in Mode::ALL.into_iter().filter(|mode| mode.applies(&user, &asked)) {
+    for mode in Mode::ALL {
+        if !mode.applies(&user, &asked) {
+            continue;
+        }
         match allowed(authorizer, &user, target, mode, &asked).await {
             Ok(()) => return Ok(Arc::new(asked.into_user(mode))),
             Err(status) => _ = refused.get_or_insert(status),
@@ -112,25 +115,28 @@ async fn allowed(
     }
     let ask = |path: ResourcePath| Call::asks(user.clone(), mode.verb(), path);
     authorizer.authorize(&ask(whom(mode, asked)), &notes).await?;
-    for uid in &asked.uid {
+    if let Some(uid) = &asked.uid {
         authorizer.authorize(&ask(on(AUTHENTICATION, "uids", uid)), &notes).await?;
     }
     let group = if mode == Mode::Legacy { "" } else { AUTHENTICATION };
     if let Some(why) = asked.problem().filter(|_| mode != Mode::Legacy) {
         return Err(authz::forbidden(&ask(on(group, why.resource, why.name)), &why.reason));
     }
-    let all_of = |path: ResourcePath| async { mode != Mode::Legacy && authorizer.allows(&ask(path)).await };
-    if asked.groups.len() < MANY || !all_of(on(group, "groups", "*")).await {
-        for name in &asked.groups {
-            authorizer.authorize(&ask(on(group, "groups", name)), &notes).await?;
-        }
+    let groups: Vec<ResourcePath> = asked.groups.iter().map(|name| on(group, "groups", name)).collect();
+    let extra = |key: &str, name: &str| {
+        let path = on(AUTHENTICATION, "userextras", name);
+        ResourcePath { subresource: key.to_owned(), ..path }
+    };
+    let mut extras = Vec::new();
+    for (key, values) in &asked.extra {
+        extras.extend(values.iter().map(|name| extra(key, name)));
     }
-    let extra =
-        |key: &str, name: &str| ResourcePath { subresource: key.to_owned(), ..on(AUTHENTICATION, "userextras", name) };
-    let count: usize = asked.extra.values().map(Vec::len).sum();
-    if count < MANY || !all_of(extra("*", "*")).await {
-        for (key, name) in asked.extra.iter().flat_map(|(key, values)| values.iter().map(move |name| (key, name))) {
-            authorizer.authorize(&ask(extra(key, name)), &notes).await?;
+    for (paths, all) in [(groups, on(group, "groups", "*")), (extras, extra("*", "*"))] {
+        if mode != Mode::Legacy && paths.len() >= MANY && authorizer.allows(&ask(all)).await {
+            continue;
+        }
+        for path in paths {
+            authorizer.authorize(&ask(path), &notes).await?;
         }
     }
     Ok(())
