@@ -249,6 +249,8 @@ struct Defined {
     names: Names,
     /// Who came first has the names.
     created: u64,
+    /// The revision since which it says what it says about objects.
+    defined_at: u64,
     resources: Vec<Arc<Resource>>,
 }
 
@@ -283,7 +285,8 @@ impl Followed for Catalogue {
         if identity.is_some() && self.definitions.get(name).map(|defined| &defined.identity) == identity.as_ref() {
             return;
         }
-        if let Some(old) = self.definitions.remove(name) {
+        let old = self.definitions.remove(name);
+        if let Some(old) = &old {
             let mut members = self.groups.remove(&old.group).unwrap_or_default();
             members.remove(name);
             if !members.is_empty() {
@@ -297,8 +300,10 @@ impl Followed for Catalogue {
         let group = definition.group().to_owned();
         self.groups.entry(group.clone()).or_default().insert(name.to_owned());
         self.touched.insert(group.clone());
-        let (names, resources) = (definition.names().clone(), definition.served(entry));
-        let defined = Defined { identity, group, names, created: entry.create_revision, resources };
+        let same = old.filter(|old| old.identity.has_content_of(&identity));
+        let defined_at = same.map_or(entry.mod_revision, |same| same.defined_at);
+        let (names, resources) = (definition.names().clone(), definition.served(entry, defined_at));
+        let defined = Defined { identity, group, names, created: entry.create_revision, defined_at, resources };
         self.definitions.insert(name.to_owned(), Arc::new(defined));
     }
 

@@ -86,6 +86,13 @@ pub(crate) struct Identity {
     pub(crate) accepted: bool,
 }
 
+impl Identity {
+    /// Do both say the same about objects?
+    pub(crate) fn has_content_of(&self, other: &Identity) -> bool {
+        (&self.uid, self.generation) == (&other.uid, other.generation)
+    }
+}
+
 /// A definition as it is stored, and the version of it that a resource serves.
 pub(crate) struct Source {
     stored: Bytes,
@@ -147,14 +154,14 @@ impl Definition {
         &self.spec.names
     }
 
-    /// The resources that a definition serves, one a version.
-    pub(crate) fn served(&self, entry: &Entry) -> Vec<Arc<Resource>> {
+    /// The resources that a definition serves, one a version. What they say is so since the revision `defined_at`.
+    pub(crate) fn served(&self, entry: &Entry, defined_at: u64) -> Vec<Arc<Resource>> {
         let storage = self.spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);
         let served = self.spec.versions.iter().filter(|version| version.served);
-        served.map(|version| Arc::new(self.resource(version, storage, entry))).collect()
+        served.map(|version| Arc::new(self.resource(version, storage, entry, defined_at))).collect()
     }
 
-    fn resource(&self, version: &Version, storage: &str, entry: &Entry) -> Resource {
+    fn resource(&self, version: &Version, storage: &str, entry: &Entry, defined_at: u64) -> Resource {
         let kind = &self.spec.names.kind;
         let mut subresources = Vec::new();
         if version.subresources.status.is_some() {
@@ -179,7 +186,7 @@ impl Definition {
             terminating: self.metadata.deletion_timestamp.is_some(),
             strategy: Arc::new(CustomKind::new(source.clone())),
             source,
-            defined_at: entry.mod_revision,
+            defined_at,
         })
     }
 }

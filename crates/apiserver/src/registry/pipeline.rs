@@ -24,17 +24,23 @@ use serde_json::Value;
 const TRIES: usize = 16;
 
 impl Registry {
-    /// Stores a new object, which is decoded, defaulted and in the version that is stored.
-    pub async fn create(&self, call: &Call, notes: &Notes, object: Value) -> Result<Written, Error> {
+    /// Stores a new object. `make` has it decoded, defaulted and in the version that is stored; it runs again if what admission
+    /// rested on has changed.
+    pub async fn create(
+        &self,
+        call: &Call,
+        notes: &Notes,
+        mut make: impl FnMut() -> Result<Value, Status> + Send,
+    ) -> Result<Written, Error> {
         let write = Write::new(self, call, notes)?;
         let mark = notes.mark();
         for _ in 0..TRIES {
             notes.rewind(mark);
-            if let Some(written) = write.pass(None, Change::new(object.clone())).await? {
+            if let Some(written) = write.pass(None, Change::new(make()?)).await? {
                 return Ok(written);
             }
         }
-        Err(Error::Modified(About::new(&write.resource, object::name(&object))))
+        Err(Error::Modified(About::new(&write.resource, &call.path.name)))
     }
 
     /// Changes the object that the call names. `change` sees it (none: the answer may create it) and may run several times.

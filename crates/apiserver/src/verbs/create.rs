@@ -10,7 +10,6 @@ use http::Response;
 use pintle_meta::Status;
 
 pub async fn create(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
-    let object = object(&server.registry, call, sent, notes)?;
-    let written = server.registry.create(call, notes, object).await?;
+    let written = server.registry.create(call, notes, || object(&server.registry, call, sent, notes)).await?;
     answer(server, call, 201, written)
 }

@@ -6,6 +6,7 @@ use crate::builtin;
 use crate::decode as json;
 use crate::node::{Kind, NodeId, Schema, Tags};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::{Map, Value, json};
 
 fn encoded(type_name: &str, value: &Value) -> Vec<u8> {
@@ -69,7 +70,11 @@ impl Generator<'_> {
             Kind::String | Kind::Duration => self.text().into(),
             Kind::Int32 => self.number(32).into(),
             Kind::Int64 | Kind::Integer => self.number(64).into(),
-            Kind::Number => (self.number(30) as f64 / 8.0).into(),
+            // A whole number has no point, as in every JSON of the API.
+            Kind::Number => match self.number(30) {
+                eighths if eighths % 8 == 0 => (eighths / 8).into(),
+                eighths => (eighths as f64 / 8.0).into(),
+            },
             Kind::Bool => (self.below(2) == 0).into(),
             Kind::Bytes => ["", "AA==", "aGVsbG8=", "aGVsbG8h"][self.below(4) as usize].into(),
             Kind::IntOrString if self.below(2) == 0 => self.text().into(),
@@ -114,8 +119,11 @@ fn check_round_trip(type_name: &str, seed: u64) {
     assert_eq!(stored(&schema, back), value, "{type_name}, seed {seed}");
 }
 
+/// Every run tries the same cases.
+const SEED: u64 = 16;
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, rng_seed: RngSeed::Fixed(SEED), ..ProptestConfig::default() })]
 
     #[test]
     fn every_kind_goes_to_protobuf_and_back_unchanged(seed in any::<u64>()) {
