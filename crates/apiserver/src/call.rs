@@ -6,6 +6,7 @@
 use crate::authn::User;
 use crate::catalogue::Resource;
 use crate::incoming::FieldValidation;
+use crate::notation::negotiate::not_acceptable;
 use crate::request::{Query, ResourcePath, Target};
 use crate::response::{Offer, Wanted};
 use crate::verb::Verb;
@@ -33,6 +34,8 @@ pub struct Call {
     /// The field selector of a list; some may see only what it selects.
     pub fields: FieldSelector,
     pub headers: HeaderMap,
+    /// How the answer is to look; none if nothing that is offered is accepted.
+    wanted: Option<Wanted>,
 }
 
 impl Call {
@@ -40,7 +43,9 @@ impl Call {
         let Target { verb, path, url, query } = target;
         // One that cannot be read selects nothing for sure; the verb says what is wrong with it.
         let fields = FieldSelector::parse(query.get("fieldSelector")).unwrap_or_default();
-        Call { verb, user, path, url, resource, query, fields, headers }
+        let offer = resource.as_ref().map_or(Offer::TEXT, |resource| Offer::of(resource));
+        let wanted = Wanted::negotiate(&headers, offer).ok();
+        Call { verb, user, path, url, resource, query, fields, headers, wanted }
     }
 
     /// The question whether a user may do something to an object or a collection.
@@ -88,6 +93,7 @@ impl Call {
             query: self.query.clone(),
             fields: self.fields.clone(),
             headers: self.headers.clone(),
+            wanted: self.wanted,
         }
     }
 
@@ -124,8 +130,7 @@ impl Call {
 
     /// How the answer is to look.
     pub fn wanted(&self) -> Result<Wanted, Status> {
-        let offer = self.resource.as_ref().map_or(Offer::TEXT, |resource| Offer::of(resource));
-        Wanted::negotiate(&self.headers, offer)
+        self.wanted.ok_or_else(not_acceptable)
     }
 
     pub fn field_validation(&self) -> Result<FieldValidation, Status> {

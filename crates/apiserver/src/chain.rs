@@ -17,7 +17,7 @@ use crate::response::{self, Offer, Wanted};
 use crate::{serve, verbs};
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, Method, Response, header};
 use pintle_meta::Status;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ impl ApiServer {
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let notes = Notes::new();
         let head = request.method == Method::HEAD;
-        let errors_in = Wanted::for_errors(&request.headers);
+        let accept = request.headers.get(header::ACCEPT).cloned();
         let target = Target::parse(&request.method, &request.uri);
         let verb = target.verb.clone();
         // The label of a metric is a resource that is served, never a path that somebody made up.
         let mut served = None;
         let answer = AssertUnwindSafe(self.filter(request, target, &notes, &mut served)).catch_unwind().await;
+        let failure = |status: &Status| response::failure_in(Wanted::for_errors(accept.as_ref()), status);
         let mut response = match answer {
             Ok(Ok(response)) => response,
-            Ok(Err(status)) => response::failure_in(errors_in, &status),
+            Ok(Err(status)) => failure(&status),
             Err(_) => {
                 let resource = served.as_ref().map_or("", |resource: &Arc<Resource>| &resource.name);
                 tracing::error!(verb = verb.as_str(), resource, "a request panicked; this is a bug, please report it");
-                let status = Status::internal("the server has a bug that this request met; see its log");
-                response::failure_in(errors_in, &status)
+                failure(&Status::internal("the server has a bug that this request met; see its log"))
             }
         };
         notes.tell(&mut response);

@@ -16,7 +16,7 @@ impl Plugin for Account {
         review.is_new("", "pods")
     }
 
-    fn changes(&self) -> bool {
+    fn changes(&self, _: &Review<'_>) -> bool {
         true
     }
 

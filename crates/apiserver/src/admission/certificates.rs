@@ -21,8 +21,8 @@ impl Plugin for Certificates {
         own && matches!(review.operation, Operation::Create | Operation::Update)
     }
 
-    fn changes(&self) -> bool {
-        true
+    fn changes(&self, review: &Review<'_>) -> bool {
+        review.operation == Operation::Create
     }
 
     fn mutate<'a>(&'a self, review: &'a Review<'a>, csr: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {

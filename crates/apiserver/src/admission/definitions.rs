@@ -12,10 +12,6 @@ impl Plugin for Definitions {
         review.operation == Operation::Create && review.resource.terminating
     }
 
-    fn changes(&self) -> bool {
-        true
-    }
-
     fn mutate<'a>(&'a self, review: &'a Review<'a>, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
         let why = "create not allowed while custom resource definition is terminating";
         Box::pin(std::future::ready(Err(review.forbidden(object::name(object), why))))

@@ -79,8 +79,8 @@ pub trait Plugin: Send + Sync {
     /// Has it anything to say about this? What it is not asked costs nothing.
     fn concerns(&self, review: &Review<'_>) -> bool;
 
-    /// May it change the object?
-    fn changes(&self) -> bool {
+    /// May it change this object? What a client sets is noted before anybody else changes it.
+    fn changes(&self, _review: &Review<'_>) -> bool {
         false
     }
 
@@ -115,11 +115,11 @@ impl Admission {
 
     /// Will any plugin want to change the object?
     pub fn may_change(&self, review: &Review<'_>) -> bool {
-        self.concerned(review).any(|plugin| plugin.changes())
+        self.concerned(review).any(|plugin| plugin.changes(review))
     }
 
     pub async fn mutate(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Status> {
-        for plugin in self.concerned(review).filter(|plugin| plugin.changes()) {
+        for plugin in self.concerned(review) {
             plugin.mutate(review, object).await?;
         }
         Ok(())

@@ -21,10 +21,6 @@ impl Plugin for Namespaces {
         }
     }
 
-    fn changes(&self) -> bool {
-        true
-    }
-
     fn mutate<'a>(&'a self, review: &'a Review<'a>, _: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(must_be_active(review))
     }

@@ -37,11 +37,7 @@ impl Plugin for NodeRestriction {
         review.call.user.node().is_some()
     }
 
-    fn changes(&self) -> bool {
-        true
-    }
-
-    /// Before others change the object: what counts is what the node sent.
+    /// Before the object is prepared: what counts is what the node sent.
     fn mutate<'a>(&'a self, review: &'a Review<'a>, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let Some(node) = review.call.user.node() else { return Ok(()) };

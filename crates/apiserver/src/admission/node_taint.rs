@@ -14,7 +14,7 @@ impl Plugin for NodeTaint {
         review.is_new("", "nodes")
     }
 
-    fn changes(&self) -> bool {
+    fn changes(&self, _: &Review<'_>) -> bool {
         true
     }
 

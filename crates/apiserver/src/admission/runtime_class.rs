@@ -13,7 +13,7 @@ impl Plugin for RuntimeClass {
         review.is_new("", "pods")
     }
 
-    fn changes(&self) -> bool {
+    fn changes(&self, _: &Review<'_>) -> bool {
         true
     }
 

@@ -15,7 +15,7 @@ impl Plugin for StorageClass {
         review.is_new("", "persistentvolumeclaims")
     }
 
-    fn changes(&self) -> bool {
+    fn changes(&self, _: &Review<'_>) -> bool {
         true
     }
 

@@ -12,7 +12,7 @@ impl Plugin for StorageProtection {
         review.is_new("", "persistentvolumeclaims") || review.is_new("", "persistentvolumes")
     }
 
-    fn changes(&self) -> bool {
+    fn changes(&self, _: &Review<'_>) -> bool {
         true
     }
 

@@ -16,7 +16,7 @@ impl Plugin for Tolerations {
         matches!(review.operation, Operation::Create | Operation::Update) && review.is_of("", "pods", "")
     }
 
-    fn changes(&self) -> bool {
+    fn changes(&self, _: &Review<'_>) -> bool {
         true
     }
 

@@ -114,7 +114,7 @@ async fn allowed(
         authorizer.authorize(&Call::new(target, None, user.clone(), HeaderMap::new()), &notes).await?;
     }
     let ask = |path: ResourcePath| Call::asks(user.clone(), mode.verb(), path);
-    authorizer.authorize(&ask(whom(mode, asked)), &notes).await?;
+    authorizer.authorize(&ask(impersonated(mode, asked)), &notes).await?;
     if let Some(uid) = &asked.uid {
         authorizer.authorize(&ask(on(AUTHENTICATION, "uids", uid)), &notes).await?;
     }
@@ -148,7 +148,7 @@ fn on(group: &str, resource: &str, name: &str) -> ResourcePath {
 }
 
 /// The user as the object on which the right is needed.
-fn whom(mode: Mode, asked: &Asked) -> ResourcePath {
+fn impersonated(mode: Mode, asked: &Asked) -> ResourcePath {
     let group = if mode == Mode::Legacy { "" } else { AUTHENTICATION };
     match (mode, service_account(&asked.name), node(&asked.name)) {
         (Mode::AssociatedNode, ..) => on(group, "nodes", "*"),
@@ -203,7 +203,7 @@ impl Asked {
         None
     }
 
-    /// The user as whom the request goes on.
+    /// The user in whose name the request goes on.
     fn into_user(self, mode: Mode) -> User {
         let mut groups = match (mode, service_account(&self.name)) {
             (Mode::AssociatedNode | Mode::ArbitraryNode, _) => vec![NODES.to_owned()],

@@ -76,8 +76,8 @@ enum Member {
     Bearer,
 }
 
-/// Who asks. The first authenticator that knows the request decides; whom nobody knows is anonymous. Credentials that are not
-/// good are refused, never taken for none.
+/// Who asks. The first authenticator that knows the request decides; a user that none of them knows is anonymous. Bad
+/// credentials are refused and never count as missing.
 pub async fn authenticate(tokens: &Tokens, peer: &Peer, headers: &HeaderMap) -> Result<Arc<User>, Status> {
     for member in CHAIN {
         match member.judge(tokens, peer, headers).await {

@@ -3,7 +3,7 @@
 
 use super::{Notation, gzip};
 use crate::catalogue::Resource;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use pintle_meta::Status;
 
 /// What the client wants, of what is offered.
@@ -64,25 +64,27 @@ impl Wanted {
     pub const JSON: Wanted = Wanted { shape: Shape::Object, notation: Notation::Json, gzip: false };
 
     pub fn negotiate(headers: &HeaderMap, offer: Offer) -> Result<Self, Status> {
-        let gzip = gzip::is_accepted(headers);
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if accept.is_empty() {
-            return Ok(Wanted { gzip, ..Wanted::JSON });
-        }
-        for clause in clauses(accept) {
-            let Some(shape) = clause.shape() else { continue };
-            let fits = |notation: &Notation| clause.matches(notation.media_type()) && offer.has(shape, *notation);
-            if let Some(notation) = Notation::ALL.into_iter().find(fits) {
-                return Ok(Wanted { shape, notation, gzip });
-            }
-        }
-        Err(not_acceptable())
+        let chosen = choose(headers.get(header::ACCEPT), offer);
+        let (shape, notation) = chosen.ok_or_else(not_acceptable)?;
+        Ok(Wanted { shape, notation, gzip: gzip::is_accepted(headers) })
     }
 
-    /// How an error is told. Whoever accepts only what errors cannot be gets JSON.
-    pub fn for_errors(headers: &HeaderMap) -> Notation {
-        Wanted::negotiate(headers, Offer::MACHINERY).map_or(Notation::Json, |wanted| wanted.notation)
+    /// How an error is told to a client that accepts this. Whoever accepts only what errors cannot be gets JSON.
+    pub fn for_errors(accept: Option<&HeaderValue>) -> Notation {
+        choose(accept, Offer::MACHINERY).map_or(Notation::Json, |(_, notation)| notation)
     }
+}
+
+fn choose(accept: Option<&HeaderValue>, offer: Offer) -> Option<(Shape, Notation)> {
+    let accept = accept.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accept.is_empty() {
+        return Some((Shape::Object, Notation::Json));
+    }
+    clauses(accept).into_iter().find_map(|clause| {
+        let shape = clause.shape()?;
+        let fits = |notation: &Notation| clause.matches(notation.media_type()) && offer.has(shape, *notation);
+        Notation::ALL.into_iter().find(fits).map(|notation| (shape, notation))
+    })
 }
 
 pub fn not_acceptable() -> Status {

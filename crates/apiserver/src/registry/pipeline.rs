@@ -1,4 +1,5 @@
-//! Every step of a write, in order. There is no other way for an object into the store.
+//! Every step of a write, in order. Every object that a client sends comes into the store this way; deletions have a way of
+//! their own (`delete`), and so have the first objects of a cluster.
 //!
 //! ```text
 //! decode → convert → default → place → mutate → prepare → validate → encode → commit
@@ -8,7 +9,8 @@
 //!   `change` that a verb hands in ([`crate::incoming`]).
 //! - A write is a read, a change and a compare-and-set. When somebody else wrote in between, a change that names no
 //!   resourceVersion is made again on the newer object, with all its steps; one that does is answered with a conflict.
-//! - What an admission plugin of others changed is decoded and completed again, as if it had come in that way.
+//! - An admission plugin that takes in what others wrote hands it through [`crate::incoming::complete`]: it is decoded and
+//!   defaulted again, as if it had come in that way, and all later steps follow.
 
 use super::draft::{Change, Draft, Stored, Write};
 use super::error::{About, Error};

@@ -46,13 +46,9 @@ impl Write<'_> {
     pub(super) async fn mutate(&self, draft: &mut Draft<'_>) -> Result<(), Error> {
         let admission = &self.registry.admission;
         let review = self.review(draft.old_value(), &draft.conditions);
-        let changes = admission.may_change(&review);
-        if draft.old.is_none() || changes {
+        if draft.old.is_none() || admission.may_change(&review) {
             let diff = draft.old_value().map(|old| Diff::of(old, &draft.object));
             track(self, &mut draft.tracked, draft.old.map(|old| &old.value), &mut draft.object, diff.as_ref());
-        }
-        if !changes {
-            return Ok(());
         }
         match &draft.shown {
             Shown::Nothing => {}
@@ -173,11 +169,6 @@ impl Write<'_> {
         codec::check_nesting(&draft.object)?;
         Ok(())
     }
-
-    /// Fields that this way of writing does not set, so that nobody comes to own them through it.
-    pub(crate) fn reset_fields(&self) -> &'static [&'static [&'static str]] {
-        self.resource.reset_fields(&self.call.path.subresource)
-    }
 }
 
 /// Notes who set what, once a write.
@@ -185,15 +176,16 @@ fn track(write: &Write<'_>, tracked: &mut bool, old: Option<&Value>, object: &mu
     if std::mem::replace(tracked, true) {
         return;
     }
-    let api_version = write.spoken.api_version();
+    let subresource = write.call.path.subresource.as_str();
+    let (api_version, reset) = (write.spoken.api_version(), write.resource.reset_fields(subresource));
     let manager = Manager {
         name: &write.manager,
         operation: Operation::Update,
         api_version: &api_version,
-        subresource: &write.call.path.subresource,
+        subresource,
         time: &write.registry.clock.now_rfc3339(),
     };
-    track_update(write.spoken.schema(), old, object, &manager, write.reset_fields(), diff);
+    track_update(write.spoken.schema(), old, object, &manager, reset, diff);
 }
 
 /// Does anything but metadata and status differ?

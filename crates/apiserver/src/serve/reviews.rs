@@ -41,7 +41,7 @@ pub async fn dispatch(
 
 async fn review(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
     let registry = &server.registry;
-    let mut question = verbs::object(registry, call, sent, notes)?;
+    let mut question = verbs::read_object(registry, call, sent, notes)?;
     registry.admission.pass(registry, call, notes, Operation::Create, &mut question).await?;
     let resource = call.resource()?;
     let kind = resource.kind.as_str();

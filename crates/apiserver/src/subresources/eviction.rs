@@ -27,13 +27,15 @@ pub async fn evict(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) 
         ));
     }
     let registry = &server.registry;
+    let stored = registry.stored_resource(call.resource()?);
+    let entry = registry.get(&stored, call.namespace(), &call.path.name).await?;
+    let pod = codec::decode(&entry.value);
     registry.admission.pass(registry, call, notes, Operation::Create, &mut eviction).await?;
     let options = object::at(&eviction, &["deleteOptions"]).cloned().unwrap_or_else(|| json!({}));
     let mut options = DeleteOptions::from_value(&options)?;
     options.dry_run |= call.dry_run()?;
-    let stored = registry.stored_resource(call.resource()?);
-    let entry = registry.get(&stored, call.namespace(), &call.path.name).await?;
-    let pod = codec::decode(&entry.value);
+    // Read before it was judged: another Pod of that name is not deleted in its place.
+    options.uid.get_or_insert_with(|| object::uid(&pod).to_owned());
     // A Pod that does not run, or is already going, disrupts nothing.
     let phase = object::text(&pod, &["status", "phase"]);
     if !matches!(phase, "Succeeded" | "Failed" | "Pending") && !object::is_being_deleted(&pod) && !options.dry_run {

@@ -57,7 +57,7 @@ pub async fn dispatch(server: &ApiServer, call: &Call, sent: Sent, notes: &Notes
 }
 
 /// The body as an object of the call's resource, in the stored version.
-pub fn object(registry: &Registry, call: &Call, sent: &Sent, notes: &Notes) -> Result<Value, Status> {
+pub fn read_object(registry: &Registry, call: &Call, sent: &Sent, notes: &Notes) -> Result<Value, Status> {
     let resource = call.resource()?;
     let parsed = crate::incoming::read(&call.headers, &sent.body, &resource.kind, resource.custom)?;
     let mut value = crate::incoming::accept(resource, parsed, call.field_validation()?, notes)?;

@@ -1,6 +1,6 @@
 //! `PUT /…/pods/web`
 
-use super::{answer, object};
+use super::{answer, read_object};
 use crate::ApiServer;
 use crate::body::Body;
 use crate::call::Call;
@@ -12,7 +12,7 @@ use pintle_meta::field::{Error, Path};
 use pintle_meta::{Status, object};
 
 pub async fn update(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
-    let mut sent = object(&server.registry, call, sent, notes)?;
+    let mut sent = read_object(&server.registry, call, sent, notes)?;
     let stored = server.registry.stored_resource(call.resource()?);
     let name = &call.path.name;
     match object::name(&sent) {

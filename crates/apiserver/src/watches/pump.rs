@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 const COST_OF_A_WATCHER: Duration = Duration::from_micros(20);
 /// Rounds are never further apart than this.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// Timers are this coarse; a shorter pause is none.
+/// Timers are no finer than this: a shorter pause is not made.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 /// How long a burst waits for watchers that are all too far behind, before they are cut off.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -142,7 +142,7 @@ impl Visitor<'_> for FieldName<'_> {
     }
 }
 
-/// Writes a value under a tag. The answer is whether there was one: `null` is none.
+/// Writes a value under a tag. Answers whether there was one; `null` does not count.
 struct Field<'a> {
     plan: &'a Plan,
     shape: &'a Shape,

@@ -193,10 +193,10 @@ mod tests {
     #[test]
     fn an_address_that_was_asked_for_is_kept() {
         let mut service = service(json!({"type": "ClusterIP", "clusterIP": "10.96.0.10"}));
-        assert_eq!(claims(&service), ["/registry/ranges/serviceips/10.96.0.10"]);
+        assert_eq!(claims(&service), [keys::named(keys::SERVICE_ADDRESSES, "10.96.0.10")]);
         normalize(&mut service);
         allocate(&mut service);
-        assert_eq!(claims(&service), ["/registry/ranges/serviceips/10.96.0.10"]);
+        assert_eq!(claims(&service), [keys::named(keys::SERVICE_ADDRESSES, "10.96.0.10")]);
     }
 
     #[test]
