@@ -34,6 +34,10 @@ pub(crate) fn run() -> Result<()> {
     let Tools { mut programs, variables } = containers.unwrap_or_default();
     programs.extend(go.as_deref().and_then(Path::parent).map(Path::to_owned));
     command.envs(variables).env("PATH", path_with(programs)?);
+    if is_ci {
+        // Built once and never again: what would speed up the next build only takes up the disk.
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     let skipped = root().join("target/skipped-tests.tsv");
     step("tests", || tests(command, &skipped, must_run))
 }
