@@ -5,6 +5,7 @@ use crate::authz::bootstrap as roles;
 use crate::call::Call;
 use crate::catalogue::Resource;
 use crate::codec;
+use crate::flow;
 use crate::notes::Notes;
 use crate::registry::Change;
 use crate::verb::Verb;
@@ -24,7 +25,9 @@ const TOGETHER: usize = 50;
 /// Writes what is missing. What is there is left as it is, also what another server that starts at the same time
 /// writes first.
 pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
-    for objects in first_objects().chunks(TOGETHER) {
+    let mut objects = first_objects();
+    objects.extend(flow::defaults::first(&server.registry.clock.now_rfc3339()));
+    for objects in objects.chunks(TOGETHER) {
         while !write_missing(server, objects).await? {}
     }
     Ok(())
