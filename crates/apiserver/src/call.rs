@@ -121,11 +121,16 @@ impl Call {
         if self.resource.as_ref().is_some_and(|resource| !resource.namespaced) { "" } else { &self.path.namespace }
     }
 
+    /// Does a Pod or a node answer it, whatever is asked?
+    pub fn is_proxied(&self) -> bool {
+        self.path.subresource == "proxy"
+    }
+
     /// Does it last until somebody ends it?
     pub fn is_long_running(&self) -> bool {
         let follows = self.path.subresource == "log" && self.query.flag("follow");
-        let connects = matches!(self.path.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy");
-        self.verb == Verb::Watch || follows || connects
+        let connects = matches!(self.path.subresource.as_str(), "attach" | "exec" | "portforward");
+        self.verb == Verb::Watch || follows || connects || self.is_proxied()
     }
 
     /// How the answer is to look.
