@@ -5,9 +5,10 @@ use bytes::{Bytes, BytesMut};
 use futures::Stream;
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use pintle_meta::Status;
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -46,6 +47,34 @@ impl Payload {
     }
 }
 
+/// Passed on to somebody else as it arrives.
+impl http_body::Body for Payload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut *self {
+            Payload::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Payload::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Payload::Arriving(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Payload::Whole(bytes) => bytes.is_empty(),
+            Payload::Arriving(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        match self {
+            Payload::Whole(bytes) => http_body::SizeHint::with_exact(bytes.len() as u64),
+            Payload::Arriving(body) => body.size_hint(),
+        }
+    }
+}
+
 /// Reads a body. One that is too large is read to its end, within reason, so that its sender gets the answer.
 pub async fn read(mut body: Incoming) -> Result<Bytes, Status> {
     let (mut whole, mut size) = (BytesMut::new(), 0);
@@ -75,6 +104,8 @@ pub async fn read(mut body: Incoming) -> Result<Bytes, Status> {
 pub enum Body {
     Whole(Option<Bytes>),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// Another server's answer, which may break off.
+    Passed(UnsyncBoxBody<Bytes, io::Error>),
     /// With something that is dropped when the answer was sent.
     Guarded(Box<Body>, UnderWay),
 }
@@ -90,6 +121,12 @@ impl Body {
     }
 }
 
+impl From<Incoming> for Body {
+    fn from(body: Incoming) -> Self {
+        Body::Passed(body.map_err(io::Error::other).boxed_unsync())
+    }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         Body::Whole(Some(bytes))
@@ -98,12 +135,13 @@ impl From<Bytes> for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut *self {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
             Body::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(|b| Ok(Frame::data(b)))),
+            Body::Passed(body) => Pin::new(body).poll_frame(cx),
             Body::Guarded(body, _) => Pin::new(&mut **body).poll_frame(cx),
         }
     }
@@ -112,6 +150,7 @@ impl http_body::Body for Body {
         match self {
             Body::Whole(bytes) => bytes.is_none(),
             Body::Stream(_) => false,
+            Body::Passed(body) => body.is_end_stream(),
             Body::Guarded(body, _) => body.is_end_stream(),
         }
     }
@@ -120,6 +159,7 @@ impl http_body::Body for Body {
         match self {
             Body::Whole(bytes) => http_body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Body::Stream(_) => http_body::SizeHint::default(),
+            Body::Passed(body) => body.size_hint(),
             Body::Guarded(body, _) => body.size_hint(),
         }
     }

@@ -125,6 +125,11 @@ impl Call {
         if self.resource.as_ref().is_some_and(|resource| !resource.namespaced) { "" } else { &self.path.namespace }
     }
 
+    /// Does a Pod or a node answer it, whatever is asked?
+    pub fn is_proxied(&self) -> bool {
+        self.path.subresource == "proxy"
+    }
+
     /// How the answer is to look.
     pub fn wanted(&self) -> Result<Wanted, Status> {
         self.wanted.ok_or_else(not_acceptable)

@@ -17,7 +17,6 @@ use crate::notes::Notes;
 use crate::request::{Peer, Request, Sent, Target};
 use crate::response::{self, Offer, Wanted};
 use crate::{serve, verbs};
-use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, Response, header};
 use pintle_meta::Status;
@@ -57,7 +56,7 @@ impl ApiServer {
 
     async fn filter(
         &self,
-        request: Request,
+        mut request: Request,
         target: Target,
         notes: &Notes,
         served: &mut Option<Arc<Resource>>,
@@ -68,7 +67,7 @@ impl ApiServer {
         if let Some(connection) = request.connection.as_ref().filter(|_| user.name != authn::ANONYMOUS) {
             connection.is_known();
         }
-        let call = Call::new(target, served.clone(), user, request.headers);
+        let call = Call::new(target, served.clone(), user, std::mem::take(&mut request.headers));
         // Held until the answer begins.
         let _seat = self.flow.seat(&call, notes).await?;
         self.authorizer.authorize(&call, notes).await?;
@@ -95,12 +94,12 @@ impl ApiServer {
             return Err(Status::no_such_resource());
         }
         // Only now: nobody makes the server hold bodies by asking for what they may not.
-        let body = if call.verb.is_read() { Bytes::new() } else { request.body.read().await? };
+        let sent = Sent::of(&call, request).await?;
         Fence::check(self, &call).await?;
         if let Some(sentence) = resource.deprecation.as_deref().filter(|_| call.path.subresource.is_empty()) {
             notes.warn(sentence);
         }
-        verbs::dispatch(self, &call, Sent { body, upgrade: request.upgrade }, notes).await
+        verbs::dispatch(self, &call, sent, notes).await
     }
 
     /// Who asks: the user that the transport or a token names, or the one that it acts as.

@@ -12,7 +12,7 @@
 //! - [`call`], [`notes`]: the request, described once, and what is learned on its way
 //! - [`verb`], [`verbs`], [`subresources`]: one file a verb
 //! - [`watches`]: what one pump rendered, many watchers read
-//! - [`nodes`]: the way to the nodes, for what they answer
+//! - [`nodes`]: the way to the nodes and to Pods, for what they answer
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
@@ -114,6 +114,7 @@ pub struct Inner {
     pub pace: Pace,
     address: OnceLock<String>,
     nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
+    network: ArcSwapOption<Arc<dyn nodes::network::Network>>,
     stop: watch::Sender<bool>,
 }
 
@@ -172,6 +173,7 @@ impl ApiServer {
             pace,
             address: OnceLock::new(),
             nodes: ArcSwapOption::empty(),
+            network: ArcSwapOption::empty(),
             stop: watch::Sender::new(false),
         }));
         bootstrap::bootstrap(&server).await.map_err(|status| StartError::Bootstrap(status.message))?;

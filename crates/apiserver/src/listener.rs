@@ -52,8 +52,9 @@ pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<rustls::Se
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => match connections.admit() {
+            Ok((stream, address)) => match connections.admit() {
                 Some(place) => {
+                    place.is_from(address.ip());
                     tokio::spawn(connection(server.clone(), acceptor.clone(), stream, place));
                 }
                 None => tracing::debug!("a connection was refused: there are too many"),

@@ -1,6 +1,7 @@
 //! What is asked: the path, the verb and the query of a request, read once at the start of the chain.
 
 use crate::body::Payload;
+use crate::call::Call;
 use crate::listener::connections::Connection;
 use crate::verb::Verb;
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use http::{HeaderMap, Method, Uri};
 use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::{Status, field, query};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
@@ -50,6 +52,30 @@ pub struct Sent {
     pub body: Bytes,
     /// Taken by what hands the connection over to another protocol.
     pub upgrade: Option<OnUpgrade>,
+    /// Set for a proxy, which passes it on; then `body` is empty.
+    pub unread: Option<Unread>,
+}
+
+/// A request that somebody else answers, as it came in.
+pub struct Unread {
+    pub method: Method,
+    pub uri: Uri,
+    pub body: Payload,
+    /// The address of the client; none for callers of this process.
+    pub from: Option<IpAddr>,
+}
+
+impl Sent {
+    /// Reads the body, unless nobody here looks at it.
+    pub async fn of(call: &Call, request: Request) -> Result<Self, Status> {
+        let Request { method, uri, body, upgrade, connection, .. } = request;
+        if call.is_proxied() {
+            let from = connection.and_then(|connection| connection.from());
+            return Ok(Sent { body: Bytes::new(), upgrade, unread: Some(Unread { method, uri, body, from }) });
+        }
+        let body = if call.verb.is_read() { Bytes::new() } else { body.read().await? };
+        Ok(Sent { body, upgrade, unread: None })
+    }
 }
 
 /// What the transport knows about the caller before authentication.

@@ -4,6 +4,7 @@ mod binding;
 mod connect;
 mod eviction;
 mod log;
+mod proxy;
 mod scale;
 mod token;
 
@@ -56,7 +57,8 @@ pub async fn dispatch(server: &ApiServer, call: &Call, sent: Sent, notes: &Notes
     let Some(subresource) = resource.subresource(&call.path.subresource) else {
         return Err(Status::no_such_resource());
     };
-    if !subresource.verbs.iter().any(|verb| verb == call.verb.as_str()) {
+    // A proxy passes on every method, OPTIONS too.
+    if !call.is_proxied() && !subresource.verbs.iter().any(|verb| verb == call.verb.as_str()) {
         return Err(Status::method_not_allowed());
     }
     if resource.namespaced && call.path.namespace.is_empty() {
@@ -76,7 +78,7 @@ pub async fn dispatch(server: &ApiServer, call: &Call, sent: Sent, notes: &Notes
         },
         ("log", _) => log::log(server, call, sent).await,
         ("exec" | "attach" | "portforward", _) => connect::stream(server, call, sent, notes).await,
-        ("proxy", _) if resource.name == "nodes" => connect::proxy(server, call, sent, notes).await,
+        ("proxy", _) => proxy::proxy(server, call, sent, notes).await,
         (other, _) => Err(Status::new(
             501,
             "NotImplemented",

@@ -7,6 +7,9 @@ pub fn pairs(query: &str) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))).collect()
 }
 
+/// What needs no escape anywhere, besides letters and digits.
+const UNRESERVED: &[u8] = b"-._~";
+
 /// A query of these pairs.
 pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut query = String::new();
@@ -14,28 +17,28 @@ pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
         if !query.is_empty() {
             query.push('&');
         }
-        escape(&mut query, name);
+        escape(&mut query, name, UNRESERVED);
         query.push('=');
-        escape(&mut query, value);
+        escape(&mut query, value, UNRESERVED);
     }
     query
 }
 
-/// A path whose parts are escaped and whose slashes are kept.
+/// A path in which all is escaped that a path cannot hold as it is.
 pub fn encode_path(path: &str) -> String {
     let mut encoded = String::with_capacity(path.len());
     for (position, part) in path.split('/').enumerate() {
         if position > 0 {
             encoded.push('/');
         }
-        escape(&mut encoded, part);
+        escape(&mut encoded, part, b"-._~$&+,:;=@");
     }
     encoded
 }
 
-fn escape(query: &mut String, text: &str) {
+fn escape(query: &mut String, text: &str, kept: &[u8]) {
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
             query.push(char::from(byte));
         } else {
             query.push('%');

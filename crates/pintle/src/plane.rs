@@ -5,6 +5,7 @@ use crate::machine::{Machine, Nodes};
 use crate::reach::{self, Reach};
 use pintle_apiserver::ApiServer;
 use pintle_apiserver::authn::User;
+use pintle_apiserver::nodes::network::Direct;
 use pintle_apiserver::nodes::remote::Remote;
 use pintle_apiserver::pki::{Pki, PkiError, Terms};
 use pintle_container::Simulated;
@@ -25,6 +26,8 @@ pub(crate) struct Plane {
     loops: Loops,
     nodes: Fleet,
     machine: Option<Box<Machine>>,
+    /// Pods of simulated nodes have addresses that nobody has.
+    has_network: bool,
 }
 
 /// The loops and the scheduler, which is one too.
@@ -59,6 +62,7 @@ impl Plane {
         // Everything that is not elected shares its informers.
         let control = context(shutdown.clone());
         let is_node = matches!(nodes, Nodes::Machine(_));
+        let has_network = matches!(nodes, Nodes::Machine(_) | Nodes::Simulated(0));
         let options = Options { root_ca: Some(pki.ca_pem.clone()), authority: Some(authority(pki.clone())), is_node };
         let loops = match identity {
             None => Loops::Alone {
@@ -75,13 +79,16 @@ impl Plane {
                 (fleet, Some(machine))
             }
         };
-        Plane { stop, shutdown, loops, nodes, machine }
+        Plane { stop, shutdown, loops, nodes, machine, has_network }
     }
 
     /// Lets the API server reach the nodes of this process, and others this machine.
     pub(crate) async fn reach(&self, server: &ApiServer, pki: &Pki, clock: &Clock) -> Result<(), PkiError> {
         let remote = Remote::new(&pki.ca_pem, &pki.node_client(clock.now())?)?;
         server.set_nodes(Arc::new(Reach { serving: self.nodes.serving(), remote }));
+        if self.has_network {
+            server.set_network(Arc::new(Direct::default()));
+        }
         if let Some(machine) = &self.machine {
             let of = (machine.config.name.as_str(), machine.config.address);
             reach::listen(server, self.nodes.serving(), of, pki, clock, self.shutdown.clone()).await?;

@@ -3,12 +3,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use pintle_apiserver::ApiServer;
 use pintle_apiserver::authn::User;
-use pintle_apiserver::body::Body;
+use pintle_apiserver::body::{Body, Payload};
 use pintle_apiserver::nodes::remote::Remote;
 use pintle_apiserver::nodes::{NodeAnswer, Nodes, Place};
 use pintle_apiserver::pki::{Pki, PkiError};
@@ -28,7 +27,7 @@ pub(crate) struct Reach {
 }
 
 impl Nodes for Reach {
-    fn send(&self, place: Place, request: Request<Bytes>) -> BoxFuture<'static, Result<NodeAnswer, String>> {
+    fn send(&self, place: Place, request: Request<Payload>) -> BoxFuture<'static, Result<NodeAnswer, String>> {
         if !self.serving.has(&place.name) {
             return self.remote.send(place, request);
         }

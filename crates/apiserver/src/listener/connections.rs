@@ -10,8 +10,9 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
@@ -74,6 +75,7 @@ impl Connections {
             id,
             known: AtomicBool::new(false),
             leave,
+            from: OnceLock::new(),
             requests: AtomicUsize::new(0),
             idle: Notify::new(),
             all: self.clone(),
@@ -96,12 +98,22 @@ pub struct Connection {
     id: u64,
     known: AtomicBool,
     leave: Arc<Notify>,
+    from: OnceLock<IpAddr>,
     requests: AtomicUsize,
     idle: Notify,
     all: Arc<Connections>,
 }
 
 impl Connection {
+    /// Notes the address of the other end.
+    pub fn is_from(&self, address: IpAddr) {
+        let _ = self.from.set(address);
+    }
+
+    pub fn from(&self) -> Option<IpAddr> {
+        self.from.get().copied()
+    }
+
     /// Somebody on this connection was authenticated: it is not closed for a newcomer any more.
     pub fn is_known(&self) {
         // Every authenticated request says so: only the first one takes the lock that all connections share.

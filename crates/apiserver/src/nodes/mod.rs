@@ -1,16 +1,20 @@
 //! The way to the nodes: what is asked of the server and answered by a node's agent.
 //!
 //! A node of this process is asked without a socket; whoever puts the process together hands in how ([`Nodes`]). All others
-//! are asked over HTTPS ([`remote`]).
+//! are asked over HTTPS ([`remote`]). Which addresses may be connected to at all is decided in [`network`], for Pods too.
 
+pub mod network;
 pub mod remote;
 
 use crate::ApiServer;
-use crate::body::Body;
+use crate::body::{Body, Payload};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use network::Network;
 use pintle_meta::{Status, object};
 use serde_json::Value;
 use std::sync::Arc;
@@ -37,7 +41,7 @@ pub struct Place {
 
 /// Brings a request to a node. The error says why it could not be brought.
 pub trait Nodes: Send + Sync + 'static {
-    fn send(&self, place: Place, request: Request<Bytes>) -> BoxFuture<'static, Result<NodeAnswer, String>>;
+    fn send(&self, place: Place, request: Request<Payload>) -> BoxFuture<'static, Result<NodeAnswer, String>>;
 }
 
 impl Place {
@@ -64,16 +68,52 @@ impl ApiServer {
         self.nodes.load().is_some()
     }
 
+    /// From now on Pods are reached so.
+    pub fn set_network(&self, network: Arc<dyn Network>) {
+        self.network.store(Some(Arc::new(network)));
+    }
+
+    /// The network of the Pods, if this server is in it.
+    pub fn network(&self) -> Option<Arc<dyn Network>> {
+        self.network.load_full().map(|network| network.as_ref().clone())
+    }
+
     /// Sends a request to the node of that name.
-    pub async fn ask_node(&self, name: &str, request: Request<Bytes>) -> Result<NodeAnswer, Status> {
+    pub async fn ask_node(&self, name: &str, request: Request<Payload>) -> Result<NodeAnswer, Status> {
+        let place = self.find_node(name).await?;
+        self.ask_at(place, request).await?.map_err(|why| Status::internal(format!("node {name}: {why}")))
+    }
+
+    /// Where the node of that name is.
+    pub async fn find_node(&self, name: &str) -> Result<Place, Status> {
         let catalogue = self.registry.catalogue.latest();
         let resource = catalogue.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
-        let node = crate::codec::decode(&self.registry.get(resource, "", name).await?.value);
+        Ok(Place::of(&crate::codec::decode(&self.registry.get(resource, "", name).await?.value)))
+    }
+
+    /// Sends a request to a node that was found. The inner error says why it did not get there.
+    pub async fn ask_at(&self, place: Place, request: Request<Payload>) -> Result<Result<NodeAnswer, String>, Status> {
         let Some(nodes) = self.nodes.load_full() else {
             return Err(Status::new(501, "NotImplemented", "this server has no way to its nodes"));
         };
-        nodes.send(Place::of(&node), request).await.map_err(|why| Status::internal(format!("node {name}: {why}")))
+        Ok(nodes.send(place, request).await)
     }
+}
+
+/// Sends one request over a connection, which then belongs to its answer.
+pub async fn exchange(connection: impl Duplex + 'static, request: Request<Payload>) -> hyper::Result<NodeAnswer> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(connection)).await?;
+    tokio::spawn(async move {
+        // Whoever reads the answer learns of its end.
+        let _ = connection.with_upgrades().await;
+    });
+    let mut response = sender.send_request(request).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let upgraded = hyper::upgrade::on(&mut response).await?;
+        let connection: Box<dyn Duplex> = Box::new(TokioIo::new(upgraded));
+        return Ok(NodeAnswer { response: response.map(|_| Body::empty()), connection: Some(connection) });
+    }
+    Ok(NodeAnswer { response: response.map(Body::from), connection: None })
 }
 
 /// The most that is read of an answer which is passed on as a whole.
@@ -82,7 +122,8 @@ const WHOLE: usize = 32 * 1024 * 1024;
 /// Reads an answer that is not a stream.
 pub async fn read(mut body: Body) -> Result<Bytes, Status> {
     let mut whole = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Status::internal(format!("a node's answer broke off: {error}")))?;
         whole.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
         if whole.len() > WHOLE {
             return Err(Status::internal("a node's answer is too long"));

@@ -123,8 +123,10 @@ async fn ask(server: &ApiServer, names: impl IntoIterator<Item = String>) -> BTr
 }
 
 async fn summary(server: &ApiServer, node: &str) -> Result<Value, Status> {
-    let request =
-        Request::builder().uri("/stats/summary").body(Bytes::new()).map_err(|e| Status::internal(e.to_string()))?;
+    let request = Request::builder()
+        .uri("/stats/summary")
+        .body(Bytes::new().into())
+        .map_err(|e| Status::internal(e.to_string()))?;
     let answer = server.ask_node(node, request).await?;
     let bytes = nodes::read(answer.response.into_body()).await?;
     serde_json::from_slice(&bytes).map_err(|error| Status::internal(error.to_string()))

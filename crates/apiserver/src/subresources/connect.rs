@@ -1,8 +1,8 @@
-//! `pods/…/exec`, `attach`, `portforward` and `nodes/…/proxy`: what a node answers is passed on, connections too.
+//! `pods/…/exec`, `attach` and `portforward`: a node answers, and its connection is handed over to the client.
 
 use crate::ApiServer;
 use crate::admission::Operation;
-use crate::body::Body;
+use crate::body::{Body, Payload};
 use crate::call::Call;
 use crate::codec;
 use crate::nodes::{self, Duplex, NodeAnswer};
@@ -59,60 +59,6 @@ pub async fn stream(server: &ApiServer, call: &Call, mut sent: Sent, notes: &Not
     }
 }
 
-/// `nodes/…/proxy/…`: any path of a node, for those who may.
-pub async fn proxy(server: &ApiServer, call: &Call, mut sent: Sent, notes: &Notes) -> Result<Response<Body>, Status> {
-    let registry = &server.registry;
-    registry.admission.pass(registry, call, notes, Operation::Connect, &mut options(call)).await?;
-    let text = query::encode(call.query.pairs());
-    let mut request = to_node(&format!("/{}", query::encode_path(&call.path.rest)), &text)?;
-    *request.body_mut() = std::mem::take(&mut sent.body);
-    for (name, value) in &call.headers {
-        if is_passed_on(name) {
-            request.headers_mut().append(name, value.clone());
-        }
-    }
-    *request.method_mut() = match call.verb {
-        Verb::Get => Method::GET,
-        Verb::Create => Method::POST,
-        Verb::Update => Method::PUT,
-        Verb::Patch => Method::PATCH,
-        Verb::Delete => Method::DELETE,
-        _ => return Err(Status::method_not_allowed()),
-    };
-    if sent.upgrade.is_some() {
-        negotiate(call, &mut request);
-    }
-    let NodeAnswer { mut response, connection } = server.ask_node(&call.path.name, request).await?;
-    if connection.is_none() {
-        // These are about the way from the node to here.
-        for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
-            response.headers_mut().remove(name);
-        }
-    }
-    if let (Some(connection), Some(upgrade)) = (connection, sent.upgrade.take()) {
-        splice(server, upgrade, connection);
-    }
-    Ok(response)
-}
-
-/// Headers about the content go on to the node; those about this connection and its user do not.
-fn is_passed_on(name: &HeaderName) -> bool {
-    let ends_here = [
-        header::AUTHORIZATION,
-        header::CONNECTION,
-        header::CONTENT_LENGTH,
-        header::COOKIE,
-        header::HOST,
-        header::PROXY_AUTHORIZATION,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-    ];
-    let own = ["impersonate-", "pintle-", "sec-websocket-", "x-remote-", "keep-alive", "proxy-"];
-    !ends_here.contains(name) && !own.iter().any(|prefix| name.as_str().starts_with(prefix))
-}
-
 /// A WebSocket begins with a GET, and a command is still more than a look.
 async fn may_create(server: &ApiServer, call: &Call, notes: &Notes) -> Result<(), Status> {
     if call.verb == Verb::Create {
@@ -123,7 +69,7 @@ async fn may_create(server: &ApiServer, call: &Call, notes: &Notes) -> Result<()
 }
 
 /// What a connection asks for, as the object that admission sees.
-fn options(call: &Call) -> Value {
+pub(super) fn options(call: &Call) -> Value {
     let (kind, lists): (&str, &[&str]) = match (call.path.subresource.as_str(), call.path.resource.as_str()) {
         ("exec", _) => ("PodExecOptions", &["command"]),
         ("attach", _) => ("PodAttachOptions", &[]),
@@ -150,7 +96,8 @@ fn options(call: &Call) -> Value {
         options[*list] = values.collect();
     }
     if call.path.subresource == "proxy" {
-        options["path"] = format!("/{}", call.path.rest).into();
+        let trailing = if call.url.ends_with('/') && !call.path.rest.is_empty() { "/" } else { "" };
+        options["path"] = format!("/{}{trailing}", call.path.rest).into();
     }
     options
 }
@@ -194,13 +141,13 @@ fn ports(call: &Call) -> Vec<(&'static str, String)> {
     if ports.is_empty() { Vec::new() } else { vec![("port", ports.join(","))] }
 }
 
-pub(super) fn to_node(path: &str, query: &str) -> Result<Request<Bytes>, Status> {
+pub(super) fn to_node(path: &str, query: &str) -> Result<Request<Payload>, Status> {
     let uri = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-    let request = Request::builder().method(Method::GET).uri(uri).body(Bytes::new());
+    let request = Request::builder().method(Method::GET).uri(uri).body(Bytes::new().into());
     request.map_err(|error| Status::bad_request(format!("{path:?} is no path of a node: {error}")))
 }
 
-pub(super) fn negotiate(call: &Call, request: &mut Request<Bytes>) {
+pub(super) fn negotiate(call: &Call, request: &mut Request<Payload>) {
     for name in NEGOTIATION {
         for value in call.headers.get_all(&name) {
             request.headers_mut().append(&name, value.clone());

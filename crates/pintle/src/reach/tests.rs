@@ -66,7 +66,7 @@ impl World {
         let identity = self.pki.client(name, group, self.clock.now()).unwrap();
         let remote = Remote::new(&self.pki.ca_pem, &identity).unwrap().connecting_to(|address| address.is_loopback());
         let place = Place { name: "node-0".to_owned(), endpoint: Some(("127.0.0.1".to_owned(), self.port)) };
-        let request = Request::builder().uri(path).body(Bytes::new()).unwrap();
+        let request = Request::builder().uri(path).body(bytes::Bytes::new().into()).unwrap();
         let answer = remote.send(place, request).await.unwrap();
         let code = answer.response.status();
         (code, String::from_utf8(read(answer.response.into_body()).await.unwrap().to_vec()).unwrap())
@@ -104,7 +104,7 @@ async fn a_node_that_cannot_be_reached_says_so() {
     let remote = remote.connecting_to(|address| address.is_loopback());
     let ask = |endpoint| {
         let place = Place { name: "far".to_owned(), endpoint };
-        remote.send(place, Request::builder().uri("/healthz").body(Bytes::new()).unwrap())
+        remote.send(place, Request::builder().uri("/healthz").body(bytes::Bytes::new().into()).unwrap())
     };
     let why = ask(None).await.err().unwrap();
     assert!(why.contains("no address"), "{why}");
@@ -122,7 +122,7 @@ async fn a_node_that_names_the_api_servers_own_loopback_is_not_connected_to() {
     let port = listener.local_addr().unwrap().port();
     for address in ["127.0.0.1", "localhost", "::ffff:127.0.0.1", "169.254.169.254"] {
         let place = Place { name: "far".to_owned(), endpoint: Some((address.to_owned(), port)) };
-        let request = Request::builder().uri("/healthz").body(Bytes::new()).unwrap();
+        let request = Request::builder().uri("/healthz").body(bytes::Bytes::new().into()).unwrap();
         let why = remote.send(place, request).await.err().unwrap();
         assert!(why.contains("address not allowed"), "{address}: {why}");
     }

@@ -122,5 +122,5 @@ fn is_control(path: &str) -> bool {
 }
 
 fn boxed(response: Response<pintle_apiserver::body::Body>) -> Response<Answer> {
-    response.map(|body| body.map_err(|never: Infallible| match never {}).boxed_unsync())
+    response.map(|body| body.map_err(Into::into).boxed_unsync())
 }
