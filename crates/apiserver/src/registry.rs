@@ -6,6 +6,8 @@ mod draft;
 mod error;
 mod metadata;
 mod pipeline;
+#[cfg(test)]
+mod races;
 mod steps;
 
 pub use delete::DeleteOptions;
