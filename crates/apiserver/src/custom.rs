@@ -4,6 +4,7 @@
 //! is. Of a definition only its names are read then; its schemas are compiled when somebody first uses them. A loop of the
 //! server's own writes what became of a definition into its status and, when one is deleted, removes its objects first.
 
+mod conditions;
 mod kind;
 mod lifecycle;
 pub(crate) mod names;
@@ -160,6 +161,12 @@ impl Definition {
         let storage = self.spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);
         let served = self.spec.versions.iter().filter(|version| version.served);
         served.map(|version| Arc::new(self.resource(version, storage, entry, defined_at))).collect()
+    }
+
+    /// The resource in the version that is stored, served or not.
+    pub(crate) fn stored(&self, entry: &Entry) -> Option<Arc<Resource>> {
+        let storage = self.spec.versions.iter().find(|version| version.storage)?;
+        Some(Arc::new(self.resource(storage, &storage.name, entry, entry.mod_revision)))
     }
 
     fn resource(&self, version: &Version, storage: &str, entry: &Entry, defined_at: u64) -> Resource {

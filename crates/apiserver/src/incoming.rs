@@ -143,14 +143,15 @@ pub fn accept(
     check_kind(resource, &mut value)?;
     check_nesting(&value)?;
     let (kind, version) = (resource.kind.as_str(), resource.version.as_str());
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}"))
+    };
     let doubts = if resource.custom {
         let unknown = pintle_schema::prune::prune(resource.schema(), &mut value);
-        drop_nulls_of_metadata(&mut value);
+        pintle_schema::coerce::coerce(resource.schema(), &mut value).map_err(|error| unreadable(&error))?;
         Doubts::of(duplicates, unknown)
     } else {
-        let decoded = pintle_schema::decode::decode(resource.schema(), value).map_err(|error| {
-            Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}"))
-        })?;
+        let decoded = pintle_schema::decode::decode(resource.schema(), value).map_err(|error| unreadable(&error))?;
         value = decoded.value;
         Doubts::of_typed(duplicates, decoded.unknown, text)
     };
@@ -299,8 +300,4 @@ fn check_kind(resource: &Resource, value: &mut Value) -> Result<(), Status> {
 fn title(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map(|c| c.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()
-}
-
-fn drop_nulls_of_metadata(value: &mut Value) {
-    object::metadata(value).retain(|_, v| !v.is_null());
 }

@@ -52,7 +52,10 @@ impl Decoder<'_> {
             return Err(DecodeError("exceeded max depth".to_owned()));
         }
         let decoded = match (&node.kind, value) {
-            (Kind::Any, value) => value,
+            (Kind::Any, value) => match schema_or(node, value)? {
+                Some(value) => value,
+                None => return Ok(None),
+            },
             (_, Value::Null) => return Ok(None),
             (Kind::Object { fields, additional }, Value::Object(map)) => match additional {
                 Some(item) if fields.is_empty() => self.map(*item, holder, map)?,
@@ -187,6 +190,29 @@ impl Decoder<'_> {
             Kind::IntOrString => "intstr.IntOrString".to_owned(),
             Kind::Quantity => "resource.Quantity".to_owned(),
         }
+    }
+}
+
+/// Where the schema of a custom type may stand, or something else. The API's decoder reads such a schema apart from what is
+/// around it: its errors start there, and what is unknown in it is dropped silently.
+fn schema_or(node: &Node, value: Value) -> Result<Option<Value>, DecodeError> {
+    let Some(other) = node.type_name.and_then(|name| name.strip_prefix("apiextensions.v1.JSONSchemaPropsOr")) else {
+        return Ok(Some(value));
+    };
+    let whole = |value: Value| match Schema::builtin("apiextensions.v1.JSONSchemaProps") {
+        Some(schema) => decode(&schema, value).map(|decoded| decoded.value),
+        None => Ok(value),
+    };
+    match (other, value) {
+        (_, Value::Null) => Ok(None),
+        (_, value @ Value::Object(_)) => whole(value).map(Some),
+        ("Array", Value::Array(list)) => {
+            list.into_iter().map(whole).collect::<Result<_, _>>().map(|list| Some(Value::Array(list)))
+        }
+        ("Array", _) => Ok(None),
+        ("Bool", value @ Value::Bool(_)) | ("StringArray", value @ Value::Array(_)) => Ok(Some(value)),
+        ("Bool", _) => Err(DecodeError("boolean or JSON schema expected".to_owned())),
+        (_, other) => Err(plain_mismatch(&other, "v1.JSONSchemaProps")),
     }
 }
 

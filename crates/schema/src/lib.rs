@@ -5,10 +5,11 @@
 //! # Layout
 //!
 //! - the model: [`node`] (what a schema says), [`builtin`] (the fact table of the API's own types),
-//!   [`crd`] (compiled from a CustomResourceDefinition), [`structural`] (what such a schema must get right), [`scalar`] (times, base64, their errors)
+//!   [`crd`] (compiled from a CustomResourceDefinition) with [`pattern`] (regular expressions of Go), [`structural`] (what such
+//!   a schema must get right), [`scalar`] (times, base64, their errors)
 //! - notations: [`protobuf`] (both ways between its messages and JSON)
-//! - a body comes in: [`decode`] (built-in types, as the API's strict decoder), [`prune`] and [`default`]
-//!   (custom types), [`strict`] (what both found unknown or twice), [`validate`] with [`mod@format`] (custom types)
+//! - a body comes in: [`decode`] (built-in types, as the API's strict decoder), [`prune`], [`coerce`] and
+//!   [`default`] (custom types), [`strict`] (what both found unknown or twice), [`validate`] with [`mod@format`] (custom types)
 //! - a patch comes in: [`patch`] (its errors), [`json_patch`], [`merge_patch`], [`strategic`] with `order`
 //! - what changed: [`diff`]; who owns which field: [`fieldset`] with [`element`] (sets of paths), [`typed`] (compare, merge and remove by
 //!   schema), [`managed`] (the entries of `metadata.managedFields`), `last_applied` (the annotation of older clients),
@@ -18,11 +19,13 @@
 pub mod builtin;
 pub mod crd;
 pub mod node;
+pub mod pattern;
 pub mod scalar;
 pub mod structural;
 
 pub mod protobuf;
 
+pub mod coerce;
 pub mod decode;
 pub mod default;
 pub mod format;

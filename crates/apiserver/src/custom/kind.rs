@@ -74,6 +74,15 @@ impl Printed {
 }
 
 impl Strategy for CustomKind {
+    /// Who creates an object does not say its status, but its definition may.
+    fn prepare_create(&self, value: &mut Value) {
+        let schema = self.source.schema();
+        if schema.declared("status").is_some_and(|status| status.root().default.is_some()) {
+            // Defaults that do not fit into the object are refused where it came in.
+            let _ = pintle_schema::default::default(schema, value);
+        }
+    }
+
     fn validate(&self, value: &Value, old: Option<&Value>, errors: &mut field::Errors) {
         errors.extend(validate::validate(self.source.schema(), value, old));
         errors.extend(self.printed().scale.iter().flat_map(|paths| scale::check(paths, value, true)));

@@ -1,25 +1,30 @@
 //! What becomes of a definition: its names accepted and established, and its objects removed before it goes.
 
-use super::names::Conflict;
+use super::conditions::{self, Condition};
 use crate::ApiServer;
 use crate::call::Call;
 use crate::codec;
 use crate::keys::{self, DEFINITIONS};
 use crate::notes::Notes;
 use crate::registry::{Change, DeleteOptions, Error, names_of, read_error};
-use crate::resources::apiextensions::approval::{Approval, CONDITION};
 use crate::verb::Verb;
 use pintle_meta::{Status, object};
-use pintle_store::Range;
-use serde_json::{Value, json};
+use pintle_store::{Entry, Range};
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Holds a definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// After an error a definition is looked at again.
+/// After an error, and while objects are held, a definition is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// After this time the status says that objects are held.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const TERMINATING: &str = "Terminating";
+const IN_PROGRESS: &str = "InstanceDeletionInProgress";
+const NOT_CONFIRMED: &str = "InstanceDeletionCheck";
+const FAILED: &str = "InstanceDeletionFailed";
 
 /// Runs until the server stops. Looks at each definition that changed, and at nothing else.
 pub async fn run(server: ApiServer) {
@@ -69,9 +74,11 @@ fn name_of(key: &str) -> Option<String> {
 async fn settle(server: &ApiServer, names: BTreeSet<String>, waiting: &mut BTreeSet<String>) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
     for name in names {
+        waiting.remove(&name);
         match settle_one(server, &name).await {
-            Ok(true) => _ = waiting.insert(name),
-            Ok(false) => _ = waiting.remove(&name),
+            Ok(Outcome::Settled) => {}
+            Ok(Outcome::WaitsForName) => _ = waiting.insert(name),
+            Ok(Outcome::WaitsForObjects) => _ = left.insert(name),
             Err(status) => {
                 tracing::warn!(definition = name, %status, "a definition is not settled yet");
                 left.insert(name);
@@ -81,111 +88,113 @@ async fn settle(server: &ApiServer, names: BTreeSet<String>, waiting: &mut BTree
     left
 }
 
-/// Answers whether the definition waits for a name.
-async fn settle_one(server: &ApiServer, name: &str) -> Result<bool, Status> {
-    let entry = server.registry.store.get(&keys::named(DEFINITIONS, name)).await.map_err(read_error)?;
-    let Some(entry) = entry else { return Ok(false) };
-    let definition = codec::decode(&entry.value);
-    if object::is_being_deleted(&definition) {
-        remove_objects(server, &definition).await?;
-        return Ok(false);
-    }
-    let conflict = server.registry.catalogue.current().await.conflict(name);
-    let waits = conflict.is_some();
-    establish(server, &definition, conflict).await?;
-    Ok(waits)
+enum Outcome {
+    Settled,
+    WaitsForName,
+    /// Objects of a definition that goes are held by their finalizers.
+    WaitsForObjects,
 }
 
-async fn establish(server: &ApiServer, definition: &Value, conflict: Option<Arc<Conflict>>) -> Result<(), Status> {
-    let free = conflict.is_none();
-    let is = |kind: &str| {
-        object::list(definition, &["status", "conditions"])
-            .iter()
-            .find(|c| c["type"] == kind)
-            .map(|c| c["status"] == "True")
-    };
-    let accepted = object::at(definition, &["status", "acceptedNames"]) == object::at(definition, &["spec", "names"]);
-    let approval = Approval::of(definition);
-    let approved = approval.map(|approval| approval == Approval::Approved);
-    let told = is(CONDITION) == approved;
-    // Once established, a definition stays so.
-    let established = free || is("Established") == Some(true);
-    let told_names = is("NamesAccepted") == Some(free) && (accepted || !free);
-    if told && told_names && is("Established") == Some(established) {
-        return Ok(());
+async fn settle_one(server: &ApiServer, name: &str) -> Result<Outcome, Status> {
+    let entry = server.registry.store.get(&keys::named(DEFINITIONS, name)).await.map_err(read_error)?;
+    let Some(entry) = entry else { return Ok(Outcome::Settled) };
+    let definition = codec::decode(&entry.value);
+    if object::is_being_deleted(&definition) {
+        return finish(server, &entry, &definition).await;
     }
+    let conflict = server.registry.catalogue.current().await.conflict(name);
     let now = server.registry.clock.now_rfc3339();
-    change(server, definition, "status", |current| {
-        let condition = |kind: &str, holds: bool, reason: &str, message: &str| {
-            let status = if holds { "True" } else { "False" };
-            json!({"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message})
-        };
-        let mut changed = current.clone();
-        let mut conditions = vec![match &conflict {
-            None => condition("NamesAccepted", true, "NoConflicts", "no conflicts found"),
-            Some(conflict) => condition("NamesAccepted", false, conflict.reason, &conflict.message),
-        }];
-        conditions.push(match established {
-            true => condition("Established", true, "InitialNamesAccepted", "the initial names have been accepted"),
-            false => condition("Established", false, "NotAccepted", "not all names are accepted"),
-        });
-        conditions.extend(approval.map(|approval| approval.condition(current, &now)));
-        object::set(&mut changed, &["status", "conditions"], conditions);
-        let accepted = conflict.as_ref().map_or_else(|| current["spec"]["names"].clone(), |c| c.accepted.clone());
-        object::set(&mut changed, &["status", "acceptedNames"], accepted);
-        changed
-    })
-    .await
+    if conditions::settled(&definition, conflict.as_deref(), &now) != definition {
+        change(server, &definition, |current| conditions::settled(current, conflict.as_deref(), &now)).await?;
+    }
+    Ok(if conflict.is_some() { Outcome::WaitsForName } else { Outcome::Settled })
 }
 
 /// Deletes every object of the kind, then lets the definition go.
-async fn remove_objects(server: &ApiServer, definition: &Value) -> Result<(), Status> {
+async fn finish(server: &ApiServer, entry: &Entry, definition: &Value) -> Result<Outcome, Status> {
     if !object::finalizers(definition).any(|f| f == CLEANUP) {
-        return Ok(());
+        return Ok(Outcome::Settled);
     }
-    let catalogue = server.registry.catalogue.current().await;
-    let (group, plural) =
-        (object::text(definition, &["spec", "group"]), object::text(definition, &["spec", "names", "plural"]));
-    if let Some(resource) = catalogue.resources().find(|r| r.custom && r.group == group && r.name == plural) {
-        let page = server
-            .registry
-            .store
-            .range(Range::prefix(resource.prefix.as_str()))
-            .await
-            .map_err(crate::registry::read_error)?;
-        let mut held = 0;
-        for entry in &page.entries {
-            let (namespace, name) = names_of(resource, &entry.key);
-            let call = Call::own(Verb::Delete, resource, namespace, name, "apiserver");
-            match server.registry.delete(&call, &Notes::new(), &DeleteOptions::default()).await {
-                Ok((_, gone)) => held += usize::from(!gone),
-                Err(Error::NotFound(_)) => {}
-                Err(error) => return Err(error.into()),
+    let said = conditions::reason(definition, TERMINATING);
+    if !matches!(said, IN_PROGRESS | NOT_CONFIRMED | FAILED) {
+        terminating(server, definition, "True", IN_PROGRESS, "CustomResource deletion is in progress").await?;
+    }
+    let (reason, message) = if conditions::is_true(definition, "Established") {
+        match remove_objects(server, entry).await {
+            Err(status) => {
+                let message = format!("could not issue all deletes: {}", status.message);
+                terminating(server, definition, "True", FAILED, &message).await?;
+                return Err(status);
+            }
+            Ok(0) => ("InstanceDeletionCompleted", "removed all instances"),
+            Ok(_) => {
+                if said != NOT_CONFIRMED && is_overdue(server, definition) {
+                    let message = "could not confirm zero CustomResources remaining: context deadline exceeded";
+                    terminating(server, definition, "True", NOT_CONFIRMED, message).await?;
+                }
+                return Ok(Outcome::WaitsForObjects);
             }
         }
-        if held > 0 {
-            return Err(Status::conflict(
-                group,
-                plural,
-                object::name(definition),
-                &format!("{held} objects wait for their finalizers"),
-            ));
-        }
-    }
-    change(server, definition, "", |current| {
+    } else {
+        ("NeverEstablished", "resource was never established")
+    };
+    let now = server.registry.clock.now_rfc3339();
+    change(server, definition, |current| {
         let mut changed = current.clone();
+        conditions::set(&mut changed, &Condition { kind: TERMINATING, status: "False", reason, message }, &now);
         let rest: Vec<Value> =
             object::list(current, &["metadata", "finalizers"]).iter().filter(|f| *f != CLEANUP).cloned().collect();
         object::set(&mut changed, &["metadata", "finalizers"], rest);
         changed
     })
+    .await?;
+    Ok(Outcome::Settled)
+}
+
+/// How many objects are still there after each was deleted.
+async fn remove_objects(server: &ApiServer, entry: &Entry) -> Result<usize, Status> {
+    let stored = super::Definition::read(entry).and_then(|definition| definition.stored(entry));
+    let Some(resource) = stored else { return Ok(0) };
+    let page = server.registry.store.range(Range::prefix(resource.prefix.as_str())).await.map_err(read_error)?;
+    let mut held = 0;
+    for entry in &page.entries {
+        let (namespace, name) = names_of(&resource, &entry.key);
+        let call = Call::own(Verb::Delete, &resource, namespace, name, "apiserver");
+        match server.registry.delete(&call, &Notes::new(), &DeleteOptions::default()).await {
+            Ok((_, gone)) => held += usize::from(!gone),
+            Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(held)
+}
+
+/// Whether the objects of a definition should have been gone by now.
+fn is_overdue(server: &ApiServer, definition: &Value) -> bool {
+    let since = object::text(definition, &["metadata", "deletionTimestamp"]).parse::<jiff::Timestamp>();
+    since.is_ok_and(|since| server.registry.clock.now().duration_since(since).unsigned_abs() >= PATIENCE)
+}
+
+async fn terminating(
+    server: &ApiServer,
+    definition: &Value,
+    status: &str,
+    reason: &str,
+    message: &str,
+) -> Result<(), Status> {
+    let now = server.registry.clock.now_rfc3339();
+    change(server, definition, |current| {
+        let mut changed = current.clone();
+        conditions::set(&mut changed, &Condition { kind: TERMINATING, status, reason, message }, &now);
+        changed
+    })
     .await
 }
 
+/// Writes the status, and finalizers with it.
 async fn change(
     server: &ApiServer,
     definition: &Value,
-    subresource: &str,
     with: impl Fn(&Value) -> Value + Send + Sync,
 ) -> Result<(), Status> {
     let catalogue = server.registry.catalogue.latest();
@@ -193,7 +202,7 @@ async fn change(
         .get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         .ok_or_else(Status::no_such_resource)?;
     let name = object::name(definition);
-    let call = Call::own(Verb::Update, resource, "", name, "kube-apiserver").through(subresource);
+    let call = Call::own(Verb::Update, resource, "", name, "kube-apiserver").through("status");
     let mut gone = false;
     let result = server
         .registry

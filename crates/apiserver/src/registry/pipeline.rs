@@ -85,9 +85,13 @@ impl<'a> Write<'a> {
 
     async fn read(&self, name: &str) -> Result<Option<Stored>, Error> {
         let key = self.resource.key(self.call.namespace(), name);
-        let entry = self.registry.store.get(&key).await.map_err(super::read_error)?;
-        let stored = entry.map(|entry| Ok(Stored { value: codec::decode_whole(&entry.value)?, entry }));
-        stored.transpose()
+        let Some(entry) = self.registry.store.get(&key).await.map_err(super::read_error)? else { return Ok(None) };
+        let mut value = codec::decode_whole(&entry.value)?;
+        // What clients read is what they change: with the defaults that its definition has got since.
+        if self.resource.may_lack_defaults(entry.mod_revision) {
+            self.resource.default(&mut value)?;
+        }
+        Ok(Some(Stored { value, entry }))
     }
 
     /// One try; nothing when somebody else wrote in between.

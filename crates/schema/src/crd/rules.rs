@@ -3,14 +3,11 @@
 use super::{Compiler, DEEPEST, TOO_DEEP};
 use crate::format::is_recognized;
 use crate::node::{Field, Kind, Node, NodeId, Presence, Rules, Tags};
+use crate::pattern;
 use pintle_meta::field::{Error, Path};
-use regex::RegexBuilder;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// A pattern that compiles to more than this is refused: a definition must not cost the server its memory.
-const LARGEST_PATTERN: usize = 1 << 20;
 
 impl Compiler {
     /// The rules next to a shape.
@@ -78,12 +75,12 @@ impl Compiler {
     }
 
     fn pattern(&mut self, schema: &Value, path: &Path) -> Option<(Box<str>, regex::Regex)> {
-        let pattern = schema.get("pattern").and_then(Value::as_str).filter(|pattern| !pattern.is_empty())?;
-        match RegexBuilder::new(pattern).size_limit(LARGEST_PATTERN).build() {
-            Ok(regex) => Some((pattern.into(), regex)),
+        let given = schema.get("pattern").and_then(Value::as_str).filter(|pattern| !pattern.is_empty())?;
+        match pattern::compile(given) {
+            Ok(regex) => Some((given.into(), regex)),
             Err(error) => {
                 let detail = format!("must be a valid regular expression, but isn't: {error}");
-                self.errors.push(Error::invalid(&path.child("pattern"), pattern, detail));
+                self.errors.push(Error::invalid(&path.child("pattern"), given, detail));
                 None
             }
         }

@@ -97,3 +97,22 @@ fn a_template_in_a_deployment_has_no_kind_but_a_claim_template_has() {
         decoded("apps.v1.StatefulSet", json!({"spec": {"volumeClaimTemplates": [{"kind": "PersistentVolumeClaim"}]}}));
     assert!(set.unknown.is_empty());
 }
+
+#[test]
+fn schemas_inside_of_schemas_are_read_as_such() {
+    let read = |schema: Value| decode(&Schema::builtin("apiextensions.v1.JSONSchemaProps").expect("a type"), schema);
+    let kept = read(
+        json!({"items": {"type": "string", "odd": 1, "nullable": false, "items": {"odd": 1}}, "additionalProperties": true}),
+    );
+    let wanted = json!({"items": {"type": "string", "items": {}}, "additionalProperties": true});
+    assert_eq!(kept.map(|decoded| (decoded.value, decoded.unknown.is_empty())), Ok((wanted, true)));
+    for (schema, message) in [
+        (
+            json!({"items": {"type": 5}}),
+            "json: cannot unmarshal number into Go struct field JSONSchemaProps.type of type string",
+        ),
+        (json!({"additionalProperties": "yes"}), "boolean or JSON schema expected"),
+    ] {
+        assert_eq!(read(schema), Err(DecodeError(message.to_owned())));
+    }
+}

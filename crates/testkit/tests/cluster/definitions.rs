@@ -160,3 +160,62 @@ async fn clients_read_schemas_again_only_when_their_own_definition_has_changed()
     assert_eq!(cluster.request("PATCH", &path, "application/merge-patch+json", change).await.code, 200);
     assert_ne!(url().await, before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_says_what_its_deletion_waits_for() {
+    let cluster = Cluster::bare().await;
+    define(&cluster, &definition("ships", "Ship", &plain())).await;
+    assert_eq!(condition(&cluster, "ships", "Established").await[0], "True");
+    let path = "/apis/harbour.example.com/v1/namespaces/default/ships";
+    let ship = json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship",
+        "metadata": {"name": "argo", "finalizers": ["harbour.example.com/anchor"]}});
+    assert_eq!(cluster.request("POST", path, JSON, ship.to_string()).await.code, 201);
+    let gone = format!("{DEFINITIONS}/ships.harbour.example.com");
+    let deleted = cluster.request("DELETE", &gone, "", "").await;
+    let conditions = deleted.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let last = conditions.last().cloned().unwrap_or_default();
+    assert_eq!((&last["type"], &last["reason"]), (&json!("Terminating"), &json!("InstanceDeletionPending")));
+    let reason = |wanted: &'static str| {
+        let cluster = &cluster;
+        cluster.eventually(wanted, move || async move {
+            let said = condition(cluster, "ships", "Terminating").await;
+            (said[1] == wanted).then_some(said)
+        })
+    };
+    let running = reason("InstanceDeletionInProgress").await;
+    assert_eq!(running[..], ["True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"]);
+    cluster.advance(std::time::Duration::from_secs(70)).await;
+    let held = reason("InstanceDeletionCheck").await;
+    assert_eq!(held[2], "could not confirm zero CustomResources remaining: context deadline exceeded");
+    assert_eq!(condition(&cluster, "ships", "Established").await[0], "True", "other conditions stay");
+    let free = json!({"metadata": {"finalizers": null}}).to_string();
+    let freed = cluster.request("PATCH", &format!("{path}/argo"), "application/merge-patch+json", free).await;
+    assert_eq!(freed.code, 200, "{}", freed.body);
+    cluster
+        .eventually("the definition is gone", || async {
+            (cluster.request("GET", &gone, "", "").await.code == 404).then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_takes_its_objects_along_though_it_no_longer_serves_them() {
+    let cluster = Cluster::bare().await;
+    define(&cluster, &definition("ships", "Ship", &plain())).await;
+    assert_eq!(condition(&cluster, "ships", "Established").await[0], "True");
+    let path = "/apis/harbour.example.com/v1/namespaces/default/ships";
+    let ship = json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship", "metadata": {"name": "argo"}});
+    assert_eq!(cluster.request("POST", path, JSON, ship.to_string()).await.code, 201);
+    let own = format!("{DEFINITIONS}/ships.harbour.example.com");
+    let unserved = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]).to_string();
+    assert_eq!(cluster.request("PATCH", &own, "application/json-patch+json", unserved).await.code, 200);
+    cluster.request("DELETE", &own, "", "").await;
+    cluster
+        .eventually("the definition is gone", || async {
+            (cluster.request("GET", &own, "", "").await.code == 404).then_some(())
+        })
+        .await;
+    define(&cluster, &definition("ships", "Ship", &plain())).await;
+    let list = cluster.request("GET", path, "", "").await;
+    assert_eq!(list.body["items"], json!([]), "{}", list.body);
+}

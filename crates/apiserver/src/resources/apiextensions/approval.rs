@@ -2,7 +2,7 @@
 
 use pintle_meta::field::{Error, Path};
 use pintle_meta::object;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 const WHERE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
@@ -41,15 +41,15 @@ impl Approval {
         }
     }
 
-    pub fn condition(self, definition: &Value, now: &str) -> Value {
+    /// The status, the reason and the message of its condition.
+    pub fn condition(self, definition: &Value) -> (&'static str, &'static str, String) {
         let (status, reason) = match self {
             Approval::Missing => ("False", "MissingAnnotation"),
             Approval::Invalid => ("False", "InvalidAnnotation"),
             Approval::Bypassed => ("False", "UnapprovedAnnotation"),
             Approval::Approved => ("True", "ApprovedAnnotation"),
         };
-        json!({"type": CONDITION, "status": status, "lastTransitionTime": now, "reason": reason,
-            "message": self.reason(definition)})
+        (status, reason, self.reason(definition))
     }
 
     fn reason(self, definition: &Value) -> String {
@@ -78,6 +78,7 @@ fn is_url(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn groups_of_the_community_need_an_approval() {

@@ -52,14 +52,17 @@ fn client_config(config: &Value, old: Option<&Value>, path: &Path, errors: &mut 
     }
     let bundle = object::text(config, &["caBundle"]);
     // A bundle is often filled in after the definition, by another hand.
-    let may_be_wrong = old.is_none_or(|old| {
-        let before = object::text(old, &["spec", "conversion", "webhook", "clientConfig", "caBundle"]);
-        !is_established(old) || (!before.is_empty() && !is_bundle(before))
-    });
+    let may_be_wrong = old.is_none_or(|old| !is_established(old) || !has_sound_certificates(old));
     if !bundle.is_empty() && !may_be_wrong && !is_bundle(bundle) {
         let detail = "unable to load root certificates: unable to parse bytes as PEM block";
         errors.push(Error::invalid(&path.child("caBundle"), bundle, detail));
     }
+}
+
+/// Whether a definition names no certificates for its webhook, or such as can be read.
+pub(crate) fn has_sound_certificates(definition: &Value) -> bool {
+    let bundle = object::text(definition, &["spec", "conversion", "webhook", "clientConfig", "caBundle"]);
+    bundle.is_empty() || is_bundle(bundle)
 }
 
 /// At least one certificate in PEM.

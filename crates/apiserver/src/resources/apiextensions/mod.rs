@@ -6,3 +6,5 @@ pub mod definition;
 mod names;
 mod parts;
 mod spec;
+
+pub(crate) use conversion::has_sound_certificates;
