@@ -22,7 +22,7 @@
 //!   [`response`]: answers
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
 //! - [`keys`]: where objects are kept; [`follow`]: state derived from stored objects
-//! - [`pki`], [`bootstrap`]: what a new cluster starts with
+//! - [`pki`], [`bootstrap`]: what a new cluster starts with; [`kept`]: what the server says about itself in objects
 
 pub mod admission;
 pub mod authn;
@@ -40,6 +40,7 @@ pub mod fence;
 pub mod follow;
 pub mod incoming;
 pub mod jsonpath;
+pub mod kept;
 pub mod keys;
 pub mod listener;
 pub mod manifest;
@@ -162,9 +163,9 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// The server's own loops: expiry, compaction, definitions. Ends when the server stops.
+    /// The server's own loops: expiry, compaction, definitions, objects about itself. Ends when the server stops.
     pub async fn run(&self) {
-        tokio::join!(custom::run(self.clone()), self.expire(), self.compact());
+        tokio::join!(custom::run(self.clone()), kept::run(self.clone()), self.expire(), self.compact());
     }
 
     async fn expire(&self) {

@@ -17,6 +17,7 @@ mod limits;
 mod lists_and_watches;
 mod manager;
 mod notations;
+mod own_objects;
 mod services;
 mod several_clusters;
 mod ten_steps;
