@@ -5,6 +5,7 @@ use crate::authz::bootstrap as roles;
 use crate::call::Call;
 use crate::catalogue::Resource;
 use crate::codec;
+use crate::flow;
 use crate::kept::{addresses, api_services};
 use crate::notes::Notes;
 use crate::registry::Change;
@@ -25,7 +26,10 @@ const TOGETHER: usize = 50;
 /// Writes what is missing. What is there is left as it is, also what another server that starts at the same time
 /// writes first.
 pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
-    for objects in first_objects(&server.registry.clock.now_rfc3339()).chunks(TOGETHER) {
+    let now = server.registry.clock.now_rfc3339();
+    let mut objects = first_objects(&now);
+    objects.extend(flow::defaults::first(&now));
+    for objects in objects.chunks(TOGETHER) {
         while !write_missing(server, objects).await? {}
     }
     Ok(())

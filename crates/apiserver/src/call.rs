@@ -34,18 +34,21 @@ pub struct Call {
     /// The field selector of a list; some may see only what it selects.
     pub fields: FieldSelector,
     pub headers: HeaderMap,
+    /// Does it last until somebody ends it?
+    pub is_long_running: bool,
     /// How the answer is to look; none if nothing that is offered is accepted.
     wanted: Option<Wanted>,
 }
 
 impl Call {
     pub fn new(target: Target, resource: Option<Arc<Resource>>, user: Arc<User>, headers: HeaderMap) -> Self {
+        let is_long_running = target.is_long_running();
         let Target { verb, path, url, query } = target;
         // One that cannot be read selects nothing for sure; the verb says what is wrong with it.
         let fields = FieldSelector::parse(query.get("fieldSelector")).unwrap_or_default();
         let offer = resource.as_ref().map_or(Offer::TEXT, |resource| Offer::of(resource));
         let wanted = Wanted::negotiate(&headers, offer).ok();
-        Call { verb, user, path, url, resource, query, fields, headers, wanted }
+        Call { verb, user, path, url, resource, query, fields, headers, is_long_running, wanted }
     }
 
     /// The question whether a user may do something to an object or a collection.
@@ -93,6 +96,7 @@ impl Call {
             query: self.query.clone(),
             fields: self.fields.clone(),
             headers: self.headers.clone(),
+            is_long_running: self.is_long_running,
             wanted: self.wanted,
         }
     }
@@ -124,13 +128,6 @@ impl Call {
     /// Does a Pod or a node answer it, whatever is asked?
     pub fn is_proxied(&self) -> bool {
         self.path.subresource == "proxy"
-    }
-
-    /// Does it last until somebody ends it?
-    pub fn is_long_running(&self) -> bool {
-        let follows = self.path.subresource == "log" && self.query.flag("follow");
-        let connects = matches!(self.path.subresource.as_str(), "attach" | "exec" | "portforward");
-        self.verb == Verb::Watch || follows || connects || self.is_proxied()
     }
 
     /// How the answer is to look.

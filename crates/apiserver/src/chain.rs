@@ -1,7 +1,8 @@
 //! The order in which every request passes every filter, in one place.
 //!
 //! ```text
-//! guard (panics, metrics) → parse → authenticate → impersonate → authorize → body → fence → serve, backend or verbs → warnings
+//! guard (panics, metrics) → parse → deadline → authenticate → impersonate → flow control → authorize → body → fence
+//!   → serve, backend or verbs → warnings
 //! ```
 
 use crate::ApiServer;
@@ -10,6 +11,7 @@ use crate::authn::{self, User};
 use crate::body::Body;
 use crate::call::Call;
 use crate::catalogue::Resource;
+use crate::deadline;
 use crate::fence::Fence;
 use crate::notes::Notes;
 use crate::request::{Peer, Request, Sent, Target};
@@ -31,7 +33,9 @@ impl ApiServer {
         let verb = target.verb.clone();
         // The label of a metric is a resource that is served, never a path that somebody made up.
         let mut served = None;
-        let answer = AssertUnwindSafe(self.filter(request, target, &notes, &mut served)).catch_unwind().await;
+        let limit = deadline::limit(&target);
+        let answer = deadline::within(limit, self.filter(request, target, &notes, &mut served));
+        let answer = AssertUnwindSafe(answer).catch_unwind().await;
         let failure = |status: &Status| response::failure_in(Wanted::for_errors(accept.as_ref()), status);
         let mut response = match answer {
             Ok(Ok(response)) => response,
@@ -64,6 +68,8 @@ impl ApiServer {
             connection.is_known();
         }
         let call = Call::new(target, served.clone(), user, std::mem::take(&mut request.headers));
+        // Held until the answer begins.
+        let _seat = self.flow.seat(&call, notes).await?;
         self.authorizer.authorize(&call, notes).await?;
         if !call.is_of_objects() {
             // Plain paths answer in their own notation, whatever is asked for.

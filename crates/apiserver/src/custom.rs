@@ -7,6 +7,7 @@
 mod kind;
 mod lifecycle;
 pub(crate) mod names;
+mod scale;
 
 pub use lifecycle::{CLEANUP, run};
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Mutex;
 
 /// What is derived.
-pub trait Followed: Clone + Default + Send + Sync {
+pub trait Followed: Clone + Send + Sync {
     /// An object is now this one, or gone.
     fn change(&mut self, key: &str, entry: Option<&Entry>);
 
@@ -29,17 +29,27 @@ pub struct Follower<S> {
     /// The store's revision when nothing was pending; the fast path compares only this.
     settled: AtomicU64,
     watches: Mutex<Vec<Watch>>,
+    /// What is derived from nothing.
+    empty: S,
     state: ArcSwap<S>,
 }
 
 impl<S: Followed> Follower<S> {
-    pub fn new(store: Arc<dyn Store>, prefixes: &'static [&'static str]) -> Self {
+    pub fn new(store: Arc<dyn Store>, prefixes: &'static [&'static str]) -> Self
+    where
+        S: Default,
+    {
+        Self::starting_with(store, prefixes, S::default())
+    }
+
+    pub fn starting_with(store: Arc<dyn Store>, prefixes: &'static [&'static str], empty: S) -> Self {
         Follower {
             store,
             prefixes,
             settled: AtomicU64::new(0),
             watches: Mutex::default(),
-            state: ArcSwap::from_pointee(S::default()),
+            state: ArcSwap::from_pointee(empty.clone()),
+            empty,
         }
     }
 
@@ -101,7 +111,7 @@ impl<S: Followed> Follower<S> {
         for prefix in self.prefixes {
             watches.push(self.store.watch(prefix, after)?);
         }
-        let mut state = S::default();
+        let mut state = self.empty.clone();
         for prefix in self.prefixes {
             let page = self.store.range(Range::prefix(*prefix).cached()).await?;
             page.entries.iter().for_each(|entry| state.change(&entry.key, Some(entry)));

@@ -8,6 +8,7 @@
 //! - [`chain`]: the order of all filters
 //! - [`request`], [`body`]: what is asked; [`parse`]: JSON and YAML texts as values
 //! - [`authn`], [`authz`]: who asks, and whether they may
+//! - [`flow`]: who waits when more is asked than can be done
 //! - [`call`], [`notes`]: the request, described once, and what is learned on its way
 //! - [`verb`], [`verbs`], [`subresources`]: one file a verb
 //! - [`watches`]: what one pump rendered, many watchers read
@@ -36,7 +37,9 @@ pub mod chain;
 pub mod client;
 pub mod codec;
 pub mod custom;
+pub mod deadline;
 pub mod fence;
+pub mod flow;
 pub mod follow;
 pub mod incoming;
 pub mod jsonpath;
@@ -106,6 +109,7 @@ pub struct Inner {
     pub registry: Registry,
     pub tokens: Tokens,
     pub authorizer: Arc<Authorizer>,
+    pub flow: flow::FlowControl,
     pub metrics: serve::metrics::Metrics,
     pub watches: watches::Pumps,
     pub pace: Pace,
@@ -131,14 +135,27 @@ pub struct Parts {
     /// The key that signs service account tokens, as two PEM texts.
     pub token_key: pki::TokenKey,
     pub pace: Pace,
+    /// Requests that are worked on at once; see [`flow`].
+    pub seats: u32,
 }
+
+/// As many as keep the processors busy: more would only wait for each other, and longer. No more than Kubernetes has.
+pub fn default_seats() -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
+    (16 * processors).clamp(MIN_SEATS, MAX_SEATS)
+}
+
+const MIN_SEATS: u32 = 32;
+pub const MAX_SEATS: u32 = 600;
 
 impl ApiServer {
     /// A server whose store has what a new cluster starts with.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let Parts { store, clock, random, token_key, pace } = parts;
+        let Parts { store, clock, random, token_key, pace, seats } = parts;
         let signing_key = SigningKey::new(&token_key.private_pem, &token_key.public_pem)?;
         let authorizer = Arc::new(Authorizer::new(&store));
+        let metrics = serve::metrics::Metrics::default();
+        let flow = flow::FlowControl::new(store.clone(), seats, metrics.flow.clone());
         let server = ApiServer(Arc::new(Inner {
             tokens: Tokens::new(store.clone(), clock.clone(), signing_key),
             authorizer: authorizer.clone(),
@@ -151,7 +168,8 @@ impl ApiServer {
                 causes: Causes::default(),
                 own_loops: std::sync::atomic::AtomicBool::new(true),
             },
-            metrics: serve::metrics::Metrics::default(),
+            flow,
+            metrics,
             watches: watches::Pumps::default(),
             pace,
             address: OnceLock::new(),
@@ -163,9 +181,10 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// The server's own loops: expiry, compaction, definitions, objects about itself. Ends when the server stops.
+    /// The server's own loops: expiry, compaction, definitions, flow schemas, objects about itself. Ends when the server stops.
     pub async fn run(&self) {
-        tokio::join!(custom::run(self.clone()), kept::run(self.clone()), self.expire(), self.compact());
+        let loops = (custom::run(self.clone()), flow::keep::run(self.clone()), kept::run(self.clone()));
+        tokio::join!(loops.0, loops.1, loops.2, self.expire(), self.compact());
     }
 
     async fn expire(&self) {

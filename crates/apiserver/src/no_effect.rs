@@ -45,8 +45,6 @@ const DEVICES: &str = "resource.k8s.io";
 const NO_WEBHOOK: &str = "Pintle does not call admission webhooks yet: this configuration is stored and has no effect, also with failurePolicy Fail";
 const NO_POLICY: &str = "Pintle does not evaluate admission policies yet: this object is stored and has no effect";
 const NO_DEVICES: &str = "Pintle does not allocate devices yet: this object is stored and has no effect";
-const NO_FLOW_CONTROL: &str =
-    "Pintle does not use API priority and fairness yet: this object is stored and has no effect";
 
 pub const TABLE: &[Row] = &[
     kind(ADMISSION, "mutatingwebhookconfigurations", Actor::ApiServer, NO_WEBHOOK),
@@ -73,8 +71,6 @@ pub const TABLE: &[Row] = &[
         Actor::ApiServer,
         "Pintle does not proxy to aggregated API servers yet: this APIService is stored and has no effect",
     ),
-    kind("flowcontrol.apiserver.k8s.io", "flowschemas", Actor::ApiServer, NO_FLOW_CONTROL),
-    kind("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", Actor::ApiServer, NO_FLOW_CONTROL),
     kind(
         "",
         "resourcequotas",

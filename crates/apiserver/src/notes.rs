@@ -1,18 +1,26 @@
-//! What is learned about a call on its way: remarks for the client, annotations for the audit, the time it began.
+//! What is learned about a call on its way: remarks for the client, annotations for the audit, its flow, the time it began.
 
-use http::{HeaderValue, Response, header};
+use crate::flow::Line;
+use http::{HeaderName, HeaderValue, Response, header};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::time::Instant;
 
 /// All warnings of an answer together are no longer than this; if they would be, each is cut.
 const MAX_WARNING_CHARS: usize = 4 * 1024;
 /// What is left of a warning that is cut.
 const CUT_WARNING_CHARS: usize = 256;
+/// Which flow schema and which priority level a request belonged to, by their UIDs.
+const FLOW_HEADERS: [HeaderName; 2] = [
+    HeaderName::from_static("x-kubernetes-pf-flowschema-uid"),
+    HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid"),
+];
 
 pub struct Notes {
     pub began: Instant,
     noted: Mutex<Noted>,
+    flow: OnceLock<Arc<[HeaderValue; 2]>>,
+    line: OnceLock<Line>,
 }
 
 #[derive(Default)]
@@ -27,7 +35,21 @@ pub struct Mark(usize);
 
 impl Notes {
     pub fn new() -> Self {
-        Notes { began: Instant::now(), noted: Mutex::default() }
+        Notes { began: Instant::now(), noted: Mutex::default(), flow: OnceLock::new(), line: OnceLock::new() }
+    }
+
+    /// The UIDs of the call's flow schema and priority level.
+    pub fn flows(&self, uids: &Arc<[HeaderValue; 2]>) {
+        let _ = self.flow.set(uids.clone());
+    }
+
+    /// Where the call takes a seat for what it does after its answer began.
+    pub fn queue_again(&self, line: Line) {
+        let _ = self.line.set(line);
+    }
+
+    pub fn line(&self) -> Option<&Line> {
+        self.line.get()
     }
 
     /// A remark that the client gets as a `Warning` header.
@@ -59,6 +81,9 @@ impl Notes {
 
     /// Adds the remarks to an answer, each once, as many as fit.
     pub fn tell<B>(&self, response: &mut Response<B>) {
+        for (name, uid) in FLOW_HEADERS.into_iter().zip(self.flow.get().into_iter().flat_map(|uids| uids.iter())) {
+            response.headers_mut().insert(name, uid.clone());
+        }
         let noted = self.noted();
         let mut seen: HashSet<&str> = HashSet::new();
         let distinct: Vec<&str> = noted.warnings.iter().map(String::as_str).filter(|w| seen.insert(w)).collect();

@@ -116,6 +116,13 @@ pub struct ResourcePath {
 }
 
 impl Target {
+    /// Does it last until somebody ends it?
+    pub fn is_long_running(&self) -> bool {
+        let follows = self.path.subresource == "log" && self.query.flag("follow");
+        let connects = matches!(self.path.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy");
+        self.verb == Verb::Watch || follows || connects
+    }
+
     /// `/apis/apps/v1/namespaces/default/deployments/web/scale` and its kin.
     pub fn parse(method: &Method, uri: &Uri) -> Self {
         let query = Query::parse(uri.query().unwrap_or_default());

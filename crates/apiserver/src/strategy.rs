@@ -104,8 +104,8 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
-    /// Remarks that do not refuse anything.
-    fn warnings(&self, _object: &Value) -> Vec<String> {
+    /// Remarks that do not refuse anything. `old` is the stored object, if there is one.
+    fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
     }
 

@@ -194,7 +194,8 @@ mod tests {
         let pki = Arc::new(Pki::generate(clock.now()).unwrap());
         let token_key = pki.token_key.clone();
         let store = Arc::new(MemoryStore::new());
-        let parts = Parts { store, clock: clock.clone(), random: Random::seeded(2), token_key, pace: Pace::default() };
+        let (random, pace, seats) = (Random::seeded(2), Pace::default(), pintle_apiserver::default_seats());
+        let parts = Parts { store, clock: clock.clone(), random, token_key, pace, seats };
         let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
         let client = server.client(User::internal("system:kube-controller-manager"));
         (server, client, clock, pki)

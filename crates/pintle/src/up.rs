@@ -59,6 +59,10 @@ pub(crate) struct Flags {
     /// Where the cluster's keys and certificates are [default: DIR/pki].
     #[arg(long, value_name = "DIR")]
     pub(crate) pki: Option<PathBuf>,
+    /// How many requests are worked on at once; others wait their turn (API priority and fairness). 16 for each processor,
+    /// at least 32 and at most 600, if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_requests_inflight: Option<u32>,
     #[command(flatten)]
     store: StoreFlags,
 }
@@ -242,6 +246,7 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
         random: random.clone(),
         token_key: pki.token_key.clone(),
         pace: Pace::default(),
+        seats: flags.max_requests_inflight.unwrap_or_else(pintle_apiserver::default_seats),
     })
     .await?;
     cluster.server = Some(server.clone());

@@ -1,4 +1,4 @@
-//! Compiles the OpenAPI schema of a CustomResourceDefinition, and says why one is not structural.
+//! Compiles the OpenAPI schema of a CustomResourceDefinition. Whether it may be defined so is asked in [`crate::structural`].
 
 mod rules;
 
@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Schema {
-    /// Compiles `openAPIV3Schema` of one version. Errors stand under `base`.
+    /// Compiles `openAPIV3Schema` of one version. It refuses what no server should carry: patterns that are none, schemas
+    /// without end, defaults out of proportion. What is merely forbidden is compiled as well as may be, because a definition
+    /// that was stored before it was forbidden is served on. Errors stand under `base`.
     ///
     /// Where `preserve_unknown_fields` is set on the definition, nothing is pruned. apiVersion, kind and metadata are
     /// always there, whether the schema declares them or not.
     pub fn from_crd(open_api_v3_schema: &Value, preserve_unknown_fields: bool, base: &Path) -> Result<Schema, Errors> {
         let mut compiler = Compiler { arena: Vec::new(), errors: Vec::new() };
-        compiler.check_root(open_api_v3_schema, base);
-        let root = compiler.structural(open_api_v3_schema, base, 0, true);
+        let root = compiler.structural(open_api_v3_schema, base, 0);
         compiler.add_resource_fields(root, true);
         if preserve_unknown_fields {
             let kind = compiler.arena[root.0 as usize].kind.clone();
@@ -38,6 +39,9 @@ const MAX_DEFAULT_BYTES: usize = 64 * 1024;
 /// Deeper schemas are refused: their depth bounds every walk.
 const DEEPEST: usize = 200;
 
+/// How that is told.
+pub(crate) const TOO_DEEP: &str = "is nested too deeply";
+
 struct Compiler {
     arena: Vec<Node>,
     errors: Errors,
@@ -50,27 +54,9 @@ impl Compiler {
         id
     }
 
-    fn check_root(&mut self, schema: &Value, base: &Path) {
-        match schema.get("type").and_then(Value::as_str) {
-            Some("object") => {}
-            None | Some("") => self.errors.push(Error::required(&base.child("type"), "must not be empty at the root")),
-            Some(other) => {
-                self.errors.push(Error::invalid(&base.child("type"), other, "must be object at the root"));
-            }
-        }
-        let metadata = base.child("properties").key("metadata");
-        if let Some(declared) = schema.pointer("/properties/metadata/properties").and_then(Value::as_object)
-            && declared.keys().any(|name| name != "name" && name != "generateName")
-        {
-            let detail =
-                "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            self.errors.push(Error::forbidden(&metadata, detail));
-        }
-    }
-
-    fn structural(&mut self, schema: &Value, path: &Path, depth: usize, is_root: bool) -> NodeId {
+    fn structural(&mut self, schema: &Value, path: &Path, depth: usize) -> NodeId {
         if depth > DEEPEST || !schema.is_object() {
-            let detail = if schema.is_object() { "is nested too deeply" } else { "must be an object" };
+            let detail = if schema.is_object() { TOO_DEEP } else { "must be an object" };
             self.errors.push(Error::invalid(path, Value::Null, detail));
             return self.push(Node::new(Kind::Any));
         }
@@ -78,10 +64,6 @@ impl Compiler {
         let int_or_string = flag("x-kubernetes-int-or-string");
         let preserve_unknown = flag("x-kubernetes-preserve-unknown-fields");
         let declared = schema.get("type").and_then(Value::as_str).unwrap_or_default();
-        if declared.is_empty() && !int_or_string && !preserve_unknown && !is_root {
-            self.errors.push(Error::required(&path.child("type"), missing_type(path)));
-        }
-        self.forbid_unsupported(schema, path);
         let default = self.default(schema, path);
         let kind = match declared {
             _ if int_or_string => Kind::IntOrString,
@@ -91,19 +73,12 @@ impl Compiler {
             "integer" => Kind::Integer,
             "number" => Kind::Number,
             "boolean" => Kind::Bool,
-            "" => match schema.get("properties") {
-                Some(_) => self.object(schema, path, depth),
-                None => Kind::Any,
-            },
-            other => {
-                const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-                self.errors.push(Error::not_supported(&path.child("type"), other, &TYPES));
-                Kind::Any
-            }
+            _ if schema.get("properties").is_some() => self.object(schema, path, depth),
+            _ => Kind::Any,
         };
         let kind = if preserve_unknown { self.keeping_unknown(kind) } else { kind };
         let node = Node {
-            list_type: self.list_type(schema, path),
+            list_type: list_type(schema),
             atomic: schema.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic"),
             nullable: flag("nullable"),
             default,
@@ -141,43 +116,19 @@ impl Compiler {
         }
     }
 
-    fn forbid_unsupported(&mut self, schema: &Value, path: &Path) {
-        if schema.get("x-kubernetes-preserve-unknown-fields").and_then(Value::as_bool) == Some(false) {
-            let field = path.child("x-kubernetes-preserve-unknown-fields");
-            self.errors.push(Error::invalid(&field, false, "must be true or undefined"));
-        }
-        if schema.get("uniqueItems").and_then(Value::as_bool) == Some(true) {
-            let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-            self.errors.push(Error::forbidden(&path.child("uniqueItems"), detail));
-        }
-        if let Some(Value::Bool(false)) = schema.get("additionalProperties") {
-            let detail = "additionalProperties cannot be set to false";
-            self.errors.push(Error::forbidden(&path.child("additionalProperties"), detail));
-        }
-        if schema.get("additionalProperties").is_some() && schema.get("properties").is_some() {
-            let detail = "additionalProperties and properties are mutual exclusive";
-            self.errors.push(Error::forbidden(&path.child("additionalProperties"), detail));
-        }
-        for name in ["$ref", "definitions", "dependencies", "patternProperties", "additionalItems"] {
-            if schema.get(name).is_some_and(|value| !value.is_null()) {
-                self.errors.push(Error::forbidden(&path.child(name), format!("{name} is not supported")));
-            }
-        }
-    }
-
     fn object(&mut self, schema: &Value, path: &Path, depth: usize) -> Kind {
         let mut fields = BTreeMap::new();
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let node = self.structural(property, &path.child("properties").key(name), depth + 1, false);
+            let node = self.structural(property, &path.child("properties").key(name), depth + 1);
             fields.insert(
                 name.as_str().into(),
                 Field { node, required: false, presence: Presence::AsGiven, tags: Tags::NONE },
             );
         }
         let additional = match schema.get("additionalProperties") {
-            Some(Value::Bool(true)) => Some(self.push(Node::new(Kind::Any))),
+            Some(Value::Bool(_)) => Some(self.push(Node::new(Kind::Any))),
             Some(item @ Value::Object(_)) => {
-                Some(self.structural(item, &path.child("additionalProperties"), depth + 1, false))
+                Some(self.structural(item, &path.child("additionalProperties"), depth + 1))
             }
             _ => None,
         };
@@ -186,43 +137,10 @@ impl Compiler {
 
     fn list(&mut self, schema: &Value, path: &Path, depth: usize) -> Kind {
         let items = match schema.get("items") {
-            Some(items @ Value::Object(_)) => self.structural(items, &path.child("items"), depth + 1, false),
-            Some(Value::Array(_)) => {
-                let detail = "items must be a schema object and not an array";
-                self.errors.push(Error::forbidden(&path.child("items"), detail));
-                self.push(Node::new(Kind::Any))
-            }
-            _ => {
-                self.errors.push(Error::required(&path.child("items"), "must be specified"));
-                self.push(Node::new(Kind::Any))
-            }
+            Some(items @ Value::Object(_)) => self.structural(items, &path.child("items"), depth + 1),
+            _ => self.push(Node::new(Kind::Any)),
         };
         Kind::List { items }
-    }
-
-    fn list_type(&mut self, schema: &Value, path: &Path) -> ListType {
-        let field = path.child("x-kubernetes-list-type");
-        let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
-        match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
-            None => ListType::Unspecified,
-            Some("atomic") => ListType::Atomic,
-            Some("set") => ListType::Set,
-            Some("map") => {
-                let keys: Arc<[Box<str>]> =
-                    keys.into_iter().flatten().filter_map(Value::as_str).map(Box::from).collect();
-                if keys.is_empty() {
-                    let field = path.child("x-kubernetes-list-map-keys");
-                    let detail = "must not be empty if x-kubernetes-list-type is map";
-                    self.errors.push(Error::required(&field, detail));
-                    return ListType::Atomic;
-                }
-                ListType::Map(keys)
-            }
-            Some(other) => {
-                self.errors.push(Error::not_supported(&field, other, &["atomic", "map", "set"]));
-                ListType::Atomic
-            }
-        }
     }
 
     /// Gives an object what every resource has: apiVersion, kind and metadata of the API's own type.
@@ -283,11 +201,16 @@ impl Compiler {
     }
 }
 
-fn missing_type(path: &Path) -> &'static str {
-    if path.as_str().ends_with("items") {
-        "must not be empty for specified array items"
-    } else {
-        "must not be empty for specified object fields"
+fn list_type(schema: &Value) -> ListType {
+    let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+    match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+        None => ListType::Unspecified,
+        Some("set") => ListType::Set,
+        Some("map") => {
+            let keys: Arc<[Box<str>]> = keys.into_iter().flatten().filter_map(Value::as_str).map(Box::from).collect();
+            if keys.is_empty() { ListType::Atomic } else { ListType::Map(keys) }
+        }
+        Some(_) => ListType::Atomic,
     }
 }
 

@@ -46,8 +46,9 @@ fn drop_nulls(schema: &Schema, id: NodeId, value: &mut Value) {
         Value::Object(map) => map.retain(|name, value| {
             let Some(child) = known_child(schema, id, name) else { return true };
             let node = schema.node(child);
-            let dropped =
-                value.is_null() && !node.nullable && node.default.is_none() && !matches!(node.kind, Kind::Any);
+            // Fields that no schema declares keep their nulls.
+            let declared = node.rules.is_some() || !matches!(node.kind, Kind::Any);
+            let dropped = value.is_null() && !node.nullable && node.default.is_none() && declared;
             if !dropped {
                 drop_nulls(schema, child, value);
             }

@@ -5,7 +5,7 @@
 //! # Layout
 //!
 //! - the model: [`node`] (what a schema says), [`builtin`] (the fact table of the API's own types),
-//!   [`crd`] (compiled from a CustomResourceDefinition), [`scalar`] (times, base64, their errors)
+//!   [`crd`] (compiled from a CustomResourceDefinition), [`structural`] (what such a schema must get right), [`scalar`] (times, base64, their errors)
 //! - notations: [`protobuf`] (both ways between its messages and JSON)
 //! - a body comes in: [`decode`] (built-in types, as the API's strict decoder), [`prune`] and [`default`]
 //!   (custom types), [`strict`] (what both found unknown or twice), [`validate`] with [`mod@format`] (custom types)
@@ -19,6 +19,7 @@ pub mod builtin;
 pub mod crd;
 pub mod node;
 pub mod scalar;
+pub mod structural;
 
 pub mod protobuf;
 

@@ -54,6 +54,11 @@ impl Schema {
         Some(Schema { arena: Arc::clone(&self.arena), root: id })
     }
 
+    /// The schema of a declared field.
+    pub fn declared(&self, name: &str) -> Option<Schema> {
+        self.field(self.root, name).map(|field| Schema { arena: Arc::clone(&self.arena), root: field.node })
+    }
+
     /// The node under a key of an object: its declared field, or what other keys take.
     pub fn child(&self, id: NodeId, name: &str) -> Option<NodeId> {
         match &self.node(id).kind {
@@ -215,6 +220,7 @@ pub struct Rules {
     pub value_type: Option<Box<str>>,
     pub enumeration: Option<Vec<Value>>,
     pub pattern: Option<(Box<str>, Regex)>,
+    /// Only a format that means something for the type.
     pub format: Option<Box<str>>,
     pub minimum: Option<f64>,
     pub exclusive_minimum: bool,
@@ -228,6 +234,8 @@ pub struct Rules {
     pub unique_items: bool,
     pub min_properties: Option<u64>,
     pub max_properties: Option<u64>,
+    /// `additionalProperties: false`: no key but the declared ones.
+    pub closed: bool,
     pub required: Vec<Box<str>>,
     pub not: Option<NodeId>,
     pub all_of: Vec<NodeId>,

@@ -98,8 +98,14 @@ impl Cluster {
     pub(crate) async fn over(origin: Origin) -> Cluster {
         let Origin { seed, store, clock, random, world, nodes, lease, isolated, root_ca, pace } = origin;
         let activity = Activity::of(&*store);
-        let parts =
-            Parts { store: store.clone(), clock: clock.clone(), random: random.clone(), token_key: token_key(), pace };
+        let parts = Parts {
+            store: store.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            token_key: token_key(),
+            pace,
+            seats: pintle_apiserver::MAX_SEATS,
+        };
         let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
         tokio::spawn({
             let server = server.clone();

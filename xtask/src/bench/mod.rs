@@ -6,6 +6,7 @@
 //! `PINTLE_BENCH_PROGRAM` names another build to run them on.
 
 mod client;
+mod flow;
 #[cfg(feature = "in-process")]
 mod informer;
 mod load;
@@ -24,8 +25,8 @@ use std::time::Duration;
 pub(crate) fn run(what: Option<&str>) -> Result<()> {
     let in_process = what.is_some_and(|what| what == "queue" || what.starts_with("informer"));
     ensure!(
-        in_process || matches!(what, None | Some("store" | "watch" | "kit" | "node" | "node:simulated")),
-        "`bench`, `bench store`, `bench watch`, `bench queue`, `bench informer`, `bench kit` and `bench node` are all there is"
+        in_process || matches!(what, None | Some("store" | "watch" | "flow" | "kit" | "node" | "node:simulated")),
+        "`bench`, `bench store`, `bench watch`, `bench flow`, `bench queue`, `bench informer`, `bench kit` and `bench node` are all there is"
     );
     if what == Some("kit") {
         return cargo(&["bench", "--package", "at-operator", "--bench", "kit"]);
@@ -49,6 +50,10 @@ pub(crate) fn run(what: Option<&str>) -> Result<()> {
     }
     if what == Some("watch") {
         return runtime.block_on(watches());
+    }
+    if what == Some("flow") {
+        cargo(&["build", "--release", "--package", "pintle"])?;
+        return runtime.block_on(flow::bench(&crate::root().join("target/release/pintle")));
     }
     if let Some(what) = what {
         return runtime.block_on(bench_in_process(what));
@@ -85,13 +90,16 @@ async fn bench() -> Result<()> {
     let idle = memory(&server.pids());
     let ours = loads(&server.target, &server.pids(), false).await?;
     let loaded = memory(&server.pids());
+    println!("the same requests with the token of a service account …");
+    let account = flow::account(&server.target, "bench").await?;
+    let by_token = requests(&account, &server.pids()).await?;
     drop(server);
 
     let peer = match std::env::var("PINTLE_BENCH_PEER") {
         Ok(address) => Some(self::peer(&address).await?),
         Err(_) => None,
     };
-    report(&ours, peer.as_deref());
+    report(&ours, &by_token, peer.as_deref());
 
     let server = Server::start(&program, 100, 16502).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -143,11 +151,7 @@ async fn starts(program: &std::path::Path) -> Result<Duration> {
 }
 
 async fn loads(target: &Target, pids: &[u32], is_peer: bool) -> Result<Vec<Outcome>> {
-    let mut outcomes = Vec::new();
-    for (name, count, make) in load::loads() {
-        println!("{name}: {count} requests …");
-        outcomes.push(load::run(target, pids, name, count, make).await?);
-    }
+    let mut outcomes = requests(target, pids).await?;
     for (name, watchers, writes) in FAN_OUT {
         println!("{name} …");
         match load::fan_out(target, pids, name, watchers, writes).await {
@@ -156,6 +160,15 @@ async fn loads(target: &Target, pids: &[u32], is_peer: bool) -> Result<Vec<Outco
             Err(error) if is_peer => println!("{name}: left out, {error:#}"),
             Err(error) => return Err(error),
         }
+    }
+    Ok(outcomes)
+}
+
+async fn requests(target: &Target, pids: &[u32]) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for (name, count, make) in load::loads() {
+        println!("{name}: {count} requests …");
+        outcomes.push(load::run(target, pids, name, count, make).await?);
     }
     Ok(outcomes)
 }
@@ -169,20 +182,21 @@ async fn peer(address: &str) -> Result<Vec<Outcome>> {
     loads(&target, &pids, true).await
 }
 
-fn report(ours: &[Outcome], peer: Option<&[Outcome]>) {
+fn report(ours: &[Outcome], by_token: &[Outcome], peer: Option<&[Outcome]>) {
     println!();
     println!(
-        "| what | a second | p50 ms | p99 ms | server's processor time, ms | peer, a second | ratio | peer's processor time, ms |"
+        "| what | a second | p50 ms | p99 ms | server's processor time, ms | with a token, ms | peer, a second | ratio | peer's processor time, ms |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     let ms = |d: Duration| format!("{:.3}", d.as_secs_f64() * 1000.0);
     for outcome in ours {
         let theirs = peer.and_then(|p| p.iter().find(|o| o.name == outcome.name));
         let (rate, ratio, cost) = theirs.map_or(("".into(), "".into(), "".into()), |p| {
             (format!("{:.0}", p.per_second), format!("{:.1} ×", outcome.per_second / p.per_second), ms(p.cost))
         });
+        let token = by_token.iter().find(|o| o.name == outcome.name).map(|o| ms(o.cost)).unwrap_or_default();
         println!(
-            "| {} | {:.0} | {} | {} | {} | {rate} | {ratio} | {cost} |",
+            "| {} | {:.0} | {} | {} | {} | {token} | {rate} | {ratio} | {cost} |",
             outcome.name,
             outcome.per_second,
             ms(outcome.p50),

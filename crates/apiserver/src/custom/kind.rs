@@ -1,11 +1,11 @@
 //! A custom kind's strategy: its schema fills in and refuses, its definition says which columns to print.
 
-use super::Source;
+use super::{Source, scale};
 use crate::jsonpath::JsonPath;
 use crate::strategy::{AGE, ColumnDefinition, NAME, ScalePaths, Strategy};
 use crate::table;
 use jiff::Timestamp;
-use pintle_meta::{field, object};
+use pintle_meta::{field, object, rules};
 use pintle_schema::validate;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
@@ -74,12 +74,22 @@ impl Printed {
 }
 
 impl Strategy for CustomKind {
-    fn validate(&self, value: &Value, _old: Option<&Value>, errors: &mut field::Errors) {
-        errors.extend(validate::validate(self.source.schema(), value));
+    fn validate(&self, value: &Value, old: Option<&Value>, errors: &mut field::Errors) {
+        errors.extend(validate::validate(self.source.schema(), value, old));
+        errors.extend(self.printed().scale.iter().flat_map(|paths| scale::check(paths, value, true)));
     }
 
-    fn validate_status(&self, value: &Value, _old: &Value, errors: &mut field::Errors) {
-        errors.extend(validate::validate(self.source.schema(), value));
+    fn validate_status(&self, value: &Value, old: &Value, errors: &mut field::Errors) {
+        errors.extend(validate::validate_status(self.source.schema(), value, old));
+        errors.extend(self.printed().scale.iter().flat_map(|paths| scale::check(paths, value, false)));
+    }
+
+    fn warnings(&self, value: &Value, old: Option<&Value>) -> Vec<String> {
+        let had: Vec<&str> = old.map(|old| object::finalizers(old).collect()).unwrap_or_default();
+        let mut added: Vec<&str> = object::finalizers(value).filter(|finalizer| !had.contains(finalizer)).collect();
+        added.sort_unstable();
+        added.dedup();
+        added.into_iter().flat_map(finalizer_warnings).collect()
     }
 
     fn counts_generations(&self) -> bool {
@@ -130,6 +140,19 @@ impl Strategy for CustomKind {
         }
         Some(schema)
     }
+}
+
+/// A finalizer without a domain of its own may be somebody else's too.
+fn finalizer_warnings(finalizer: &str) -> Vec<String> {
+    const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+    let mut remarks = rules::qualified_name(finalizer);
+    if !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
+        let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+        remarks.push(format!(
+            "prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers"
+        ));
+    }
+    remarks.into_iter().map(|remark| format!("metadata.finalizers: {finalizer:?}: {remark}")).collect()
 }
 
 /// What a path found, in the form of the column's type; null where it does not fit.

@@ -147,7 +147,7 @@ impl Write<'_> {
         if self.is_status() {
             return;
         }
-        self.notes.warn_all(self.resource.strategy.warnings(&draft.object));
+        self.notes.warn_all(self.spoken.strategy.warnings(&draft.object, draft.old_value()));
     }
 
     /// What is stored and has no effect yet. Whoever leaves all but metadata alone has heard it already.

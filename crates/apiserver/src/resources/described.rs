@@ -16,6 +16,8 @@ pub struct Described {
     /// A deletion answers with the object.
     pub returns_deleted: bool,
     pub names: fn(&str) -> rules::Problems,
+    /// What the table of rules cannot say.
+    pub checks: fn(&Value, &mut field::Errors),
     /// Fields that stay as they were made.
     pub immutable: &'static [&'static [&'static str]],
     /// Fields that selectors may ask for.
@@ -29,6 +31,7 @@ pub const PLAIN: Described = Described {
     insists_on_version: false,
     returns_deleted: false,
     names: rules::dns_subdomain,
+    checks: |_, _| {},
     immutable: &[],
     selectable: &[],
     printed: None,
@@ -57,6 +60,10 @@ impl Strategy for Described {
 
     fn selectable_fields(&self) -> &'static [&'static str] {
         self.selectable
+    }
+
+    fn validate(&self, object: &Value, _old: Option<&Value>, errors: &mut field::Errors) {
+        (self.checks)(object, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, _subresource: &str, errors: &mut field::Errors) {

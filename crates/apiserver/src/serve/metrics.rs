@@ -3,6 +3,7 @@
 use crate::ApiServer;
 use crate::body::Body;
 use crate::catalogue::Resource;
+use crate::flow::metrics::Families;
 use crate::response;
 use crate::verb::Verb;
 use http::Response;
@@ -29,6 +30,7 @@ struct VerbLabels {
 
 pub struct Metrics {
     registry: Registry,
+    pub flow: Families,
     requests: Family<RequestLabels, Counter>,
     durations: Family<VerbLabels, Histogram>,
     revision: Gauge,
@@ -66,7 +68,9 @@ impl Default for Metrics {
             registry.register(name, about, gauge.clone());
             gauge
         });
-        Metrics { watch, registry, requests, durations, revision, causes, cause_bytes, dropped_causes }
+        let flow = Families::default();
+        flow.register(&mut registry);
+        Metrics { watch, flow, registry, requests, durations, revision, causes, cause_bytes, dropped_causes }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::ApiServer;
 use crate::body::Body;
 use crate::call::Call;
 use crate::causes;
+use crate::flow;
 use crate::response::{self, Wanted};
 use http::{Method, Response};
 use pintle_meta::Status;
@@ -30,6 +31,7 @@ pub async fn dispatch(
         ["healthz" | "livez" | "readyz", check @ ..] => Some(health::health(server, parts[0], check, query)),
         ["version"] => Some(response::json(200, health::version().to_string())),
         ["debug", "pintle", "causes"] => Some(causes::serve::answer(server, query)),
+        ["debug", "api_priority_and_fairness", what] => flow::debug::answer(server, what, query),
         ["metrics"] => Some(metrics::render(server)),
         ["api"] | ["apis"] | ["api", _] | ["apis", _] | ["apis", _, _] => discovery::dispatch(server, &parts, wanted),
         ["openapi", rest @ ..] => openapi::dispatch(server, rest, headers),

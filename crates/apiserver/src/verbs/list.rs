@@ -5,7 +5,9 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::catalogue::Resource;
 use crate::codec;
+use crate::flow::Line;
 use crate::notation::{Items, List, ListWriter, Notation};
+use crate::notes::Notes;
 use crate::registry::{reach, read_error, selected};
 use crate::request::{ListOptions, ReadAt};
 use crate::response::{self, Shape, Wanted};
@@ -13,6 +15,7 @@ use crate::table::{self, Rows};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use futures::Stream;
 use http::Response;
 use pintle_meta::Status;
 use pintle_store::{Entry, Range};
@@ -30,13 +33,17 @@ pub struct Listed {
     pub remaining: Option<usize>,
 }
 
-pub async fn list(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
+pub async fn list(server: &ApiServer, call: &Call, notes: &Notes) -> Result<Response<Body>, Status> {
     let options = ListOptions::parse(&call.query)?;
     let listed = match select(server, call, &options).await {
         Err(status) if status.code == 410 && !options.cursor.is_empty() => return expired(call, &status, &options),
         listed => listed?,
     };
     let (resource, wanted) = (call.resource()?, call.wanted()?);
+    let bytes = listed.entries.iter().map(|e| e.value.len() + 1).sum();
+    if listed.next.is_none() && options.cursor.is_empty() {
+        server.flow.listed(&resource.scope(call.namespace()), listed.entries.len(), bytes);
+    }
     let mut metadata = json!({"resourceVersion": listed.revision.to_string()});
     if let Some(next) = &listed.next {
         metadata["continue"] = next.clone().into();
@@ -50,8 +57,16 @@ pub async fn list(server: &ApiServer, call: &Call) -> Result<Response<Body>, Sta
         _ => Form::Objects,
     };
     match wanted.notation {
-        Notation::Json => stream(server, resource, form, listed.entries, &metadata, wanted),
-        _ => whole(server, resource, form, listed.entries, &metadata, wanted).await,
+        Notation::Json if bytes <= PIECE => {
+            Ok(response::json(200, encode(server, resource, form, &listed.entries, &metadata)?))
+        }
+        Notation::Json => {
+            let writer = form.writer(wanted.notation, resource, &metadata, PIECE)?;
+            let line = notes.line().cloned();
+            let pieces = pieces(server.clone(), resource.clone(), form, listed.entries, writer, line);
+            Ok(response::streamed(200, wanted, pieces))
+        }
+        _ => whole(server, resource, form, listed.entries, bytes, &metadata, wanted).await,
     }
 }
 
@@ -88,11 +103,11 @@ async fn whole(
     resource: &Resource,
     form: Form,
     entries: Vec<Arc<Entry>>,
+    bytes: usize,
     metadata: &Value,
     wanted: Wanted,
 ) -> Result<Response<Body>, Status> {
-    let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
-    let mut writer = form.writer(wanted.notation, resource, metadata, size)?;
+    let mut writer = form.writer(wanted.notation, resource, metadata, bytes)?;
     let mut since_yield = 0;
     for entry in entries {
         form.write(&mut writer, server, resource, &entry)?;
@@ -105,23 +120,24 @@ async fn whole(
     Ok(response::pieces(200, wanted, writer.finish()?))
 }
 
-/// The list as an answer: a short one whole, a long one piece by piece as the client takes it.
-fn stream(
-    server: &ApiServer,
-    resource: &Arc<Resource>,
+/// The list piece by piece as the client takes it. Each piece has a seat while it is made: one who reads slowly holds none.
+fn pieces(
+    server: ApiServer,
+    resource: Arc<Resource>,
     form: Form,
     entries: Vec<Arc<Entry>>,
-    metadata: &Value,
-    wanted: Wanted,
-) -> Result<Response<Body>, Status> {
-    let size: usize = entries.iter().map(|e| e.value.len() + 1).sum();
-    if size <= PIECE {
-        return Ok(response::json(200, encode(server, resource, form, &entries, metadata)?));
-    }
-    let (server, resource) = (server.clone(), resource.clone());
-    let start = Some((form.writer(wanted.notation, &resource, metadata, PIECE)?, entries.into_iter()));
-    let pieces = futures::stream::unfold(start, move |state| {
-        let next = state.and_then(|(mut writer, mut entries)| {
+    writer: ListWriter,
+    line: Option<Line>,
+) -> impl Stream<Item = Bytes> + Send {
+    let start = Some((writer, entries.into_iter()));
+    futures::stream::unfold(start, move |state| {
+        let (server, resource, line) = (server.clone(), resource.clone(), line.clone());
+        async move {
+            let (mut writer, mut entries) = state?;
+            let _seat = match &line {
+                Some(line) => Some(line.again().await),
+                None => None,
+            };
             for entry in entries.by_ref() {
                 form.write(&mut writer, &server, &resource, &entry).ok()?;
                 if let Some(piece) = writer.take(PIECE) {
@@ -129,10 +145,8 @@ fn stream(
                 }
             }
             Some((writer.finish().ok()?.concat().into(), None))
-        });
-        std::future::ready(next)
-    });
-    Ok(response::streamed(200, wanted, pieces))
+        }
+    })
 }
 
 impl Form {

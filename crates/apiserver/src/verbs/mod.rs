@@ -48,7 +48,7 @@ pub async fn dispatch(server: &ApiServer, call: &Call, sent: Sent, notes: &Notes
     }
     match call.verb {
         Verb::Get => get::get(server, call).await,
-        Verb::List => list::list(server, call).await,
+        Verb::List => list::list(server, call, notes).await,
         Verb::Watch => watch::watch(server, call).await,
         Verb::Create => create::create(server, call, &sent, notes).await,
         Verb::Update => update::update(server, call, &sent, notes).await,

@@ -36,6 +36,7 @@ async fn world() -> World {
         random: Random::seeded(1),
         token_key: pki.token_key.clone(),
         pace: Pace::default(),
+        seats: pintle_apiserver::default_seats(),
     };
     let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
     let client = server.client(User::internal("test"));

@@ -1,6 +1,7 @@
 //! The value rules of a custom type: what stands next to its shape, and what may stand in `not` and `anyOf`.
 
-use super::{Compiler, DEEPEST};
+use super::{Compiler, DEEPEST, TOO_DEEP};
+use crate::format::is_recognized;
 use crate::node::{Field, Kind, Node, NodeId, Presence, Rules, Tags};
 use pintle_meta::field::{Error, Path};
 use regex::RegexBuilder;
@@ -23,7 +24,7 @@ impl Compiler {
             value_type: text("type").filter(|_| !flag("x-kubernetes-int-or-string")),
             enumeration: schema.get("enum").and_then(Value::as_array).cloned(),
             pattern: self.pattern(schema, path),
-            format: text("format"),
+            format: format(schema),
             minimum: number("minimum"),
             exclusive_minimum: flag("exclusiveMinimum"),
             maximum: number("maximum"),
@@ -36,6 +37,7 @@ impl Compiler {
             unique_items: flag("uniqueItems"),
             min_properties: count("minProperties"),
             max_properties: count("maxProperties"),
+            closed: schema.get("additionalProperties") == Some(&Value::Bool(false)),
             required: required.into_iter().flatten().filter_map(Value::as_str).map(Box::from).collect(),
             not: schema.get("not").map(|not| self.value_only(not, &path.child("not"), depth + 1)),
             all_of: self.each(schema, "allOf", path, depth),
@@ -53,28 +55,8 @@ impl Compiler {
     /// A schema inside a logical junctor: rules without a shape of its own.
     fn value_only(&mut self, schema: &Value, path: &Path, depth: usize) -> NodeId {
         if depth > DEEPEST {
-            self.errors.push(Error::invalid(path, Value::Null, "is nested too deeply"));
+            self.errors.push(Error::invalid(path, Value::Null, TOO_DEEP));
             return self.push(Node::new(Kind::Any));
-        }
-        let allowed_type = schema.get("type").is_none()
-            || matches!(schema.get("type").and_then(Value::as_str), Some("integer" | "string" | ""));
-        if !allowed_type {
-            self.errors.push(Error::forbidden(&path.child("type"), "must be empty to be structural"));
-        }
-        const SHAPES: [&str; 8] = [
-            "description",
-            "default",
-            "nullable",
-            "additionalProperties",
-            "x-kubernetes-preserve-unknown-fields",
-            "x-kubernetes-embedded-resource",
-            "x-kubernetes-int-or-string",
-            "x-kubernetes-list-type",
-        ];
-        for name in SHAPES {
-            if schema.get(name).is_some() {
-                self.errors.push(Error::forbidden(&path.child(name), "must be empty to be structural"));
-            }
         }
         let mut fields = BTreeMap::new();
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
@@ -85,9 +67,11 @@ impl Compiler {
             );
         }
         let kind = match schema.get("items") {
-            Some(items) => Kind::List { items: self.value_only(items, &path.child("items"), depth + 1) },
-            None if fields.is_empty() => Kind::Any,
-            None => Kind::Object { fields: Arc::new(fields), additional: None },
+            Some(items @ Value::Object(_)) => {
+                Kind::List { items: self.value_only(items, &path.child("items"), depth + 1) }
+            }
+            _ if fields.is_empty() => Kind::Any,
+            _ => Kind::Object { fields: Arc::new(fields), additional: None },
         };
         let rules = self.rules(schema, path, depth);
         self.push(Node { rules, preserve_unknown: true, ..Node::new(kind) })
@@ -104,4 +88,12 @@ impl Compiler {
             }
         }
     }
+}
+
+/// The format, if it means something for the type. A value that may be an integer or a string has none.
+fn format(schema: &Value) -> Option<Box<str>> {
+    let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
+    let int_or_string = schema.get("x-kubernetes-int-or-string").and_then(Value::as_bool).unwrap_or(false);
+    let value_type = if int_or_string { "" } else { text("type") };
+    is_recognized(value_type, text("format")).then(|| text("format").into())
 }

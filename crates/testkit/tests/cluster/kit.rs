@@ -134,6 +134,6 @@ fn the_seed_that_fails_is_named_with_the_command_that_runs_it_again() {
     });
     let failure = failure.unwrap_err();
     assert!(failure.contains("unlucky") && failure.contains("PINTLE_SEED="), "{failure}");
-    assert!(failure.contains("cargo test -p pintle-testkit the_seed_that_fails"), "{failure}");
+    assert!(failure.contains("cargo test -p pintle-testkit kit::the_seed_that_fails"), "{failure}");
     assert_eq!(try_explore(1..4, |_| async {}), Ok(3));
 }

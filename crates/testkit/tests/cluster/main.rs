@@ -11,6 +11,7 @@ mod definitions;
 mod deletion;
 mod escalation;
 mod fences;
+mod flows;
 mod generations;
 mod kit;
 mod limits;

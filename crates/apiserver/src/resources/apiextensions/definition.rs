@@ -1,11 +1,12 @@
-//! A CustomResourceDefinition: what must be right about it before its resource is served.
+//! A CustomResourceDefinition: what is filled in, what becomes of its status, and how it goes.
 
 use super::approval::Approval;
+use super::{names, spec};
 use crate::custom::CLEANUP;
 use crate::strategy::Strategy;
 use pintle_meta::field::{Error, Errors, Path};
-use pintle_meta::{object, rules};
-use pintle_schema::Schema;
+use pintle_meta::object;
+use pintle_schema::structural;
 use serde_json::{Value, json};
 
 pub struct Definition;
@@ -22,7 +23,7 @@ impl Strategy for Definition {
     }
 
     fn prepare_create(&self, definition: &mut Value) {
-        let stored = storage_version(definition);
+        let stored: Vec<Value> = storage_version(definition).into_iter().collect();
         object::set(
             definition,
             &["status"],
@@ -32,11 +33,7 @@ impl Strategy for Definition {
 
     fn prepare_update(&self, definition: &mut Value, _old: &Value, _subresource: &str) {
         let mut versions: Vec<Value> = object::list(definition, &["status", "storedVersions"]).to_vec();
-        for version in storage_version(definition) {
-            if !versions.iter().any(|v| *v == *version) {
-                versions.push(version.into());
-            }
-        }
+        versions.extend(storage_version(definition).filter(|version| !versions.contains(version)));
         object::set(definition, &["status", "storedVersions"], versions);
     }
 
@@ -68,116 +65,95 @@ impl Strategy for Definition {
         true
     }
 
+    fn updates_unconditionally(&self) -> bool {
+        false
+    }
+
     fn validate(&self, definition: &Value, old: Option<&Value>, errors: &mut Errors) {
-        let spec = Path::new("spec");
-        let text = |path: &[&str]| object::text(definition, path);
-        let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
-        let expected = format!("{plural}.{group}");
-        if object::name(definition) != expected {
-            let detail = "must be spec.names.plural+\".\"+spec.group";
-            errors.push(Error::invalid(&Path::new("metadata").child("name"), object::name(definition), detail));
-        }
-        if group.is_empty() {
-            errors.push(Error::required(&spec.child("group"), ""));
-        } else if !group.contains('.') {
-            errors.push(Error::invalid(&spec.child("group"), group, "should be a domain with at least one dot"));
-        } else {
-            errors.extend(
-                rules::dns_subdomain(group).into_iter().map(|p| Error::invalid(&spec.child("group"), group, p)),
-            );
-        }
-        match text(&["spec", "scope"]) {
-            "" => errors.push(Error::required(&spec.child("scope"), "")),
-            "Namespaced" | "Cluster" => {}
-            other => errors.push(Error::not_supported(&spec.child("scope"), other, &["Cluster", "Namespaced"])),
-        }
-        let names = spec.child("names");
-        for key in ["plural", "singular", "kind", "listKind"] {
-            let name = text(&["spec", "names", key]);
-            if name.is_empty() {
-                errors.push(Error::required(&names.child(key), ""));
-            } else {
-                let problems = rules::dns_1035_label(&name.to_lowercase());
-                errors.extend(problems.into_iter().map(|p| Error::invalid(&names.child(key), name, p)));
-            }
-        }
-        versions(definition, &spec.child("versions"), errors);
         if old.is_none() {
-            errors.extend(Approval::of(definition).and_then(|approval| approval.error(definition)));
-        }
-    }
-
-    fn validate_update(&self, definition: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {
-        // What was missing may go on missing: whoever updates the rest need not know.
-        let (was, is) = (Approval::of(old), Approval::of(definition));
-        if was != is {
-            errors.extend(is.and_then(|approval| approval.error(definition)));
-        }
-        let established = object::list(old, &["status", "conditions"])
-            .iter()
-            .any(|c| c["type"] == "Established" && c["status"] == "True");
-        if !established {
-            return;
-        }
-        for path in
-            [&["spec", "group"][..], &["spec", "scope"], &["spec", "names", "kind"], &["spec", "names", "plural"]]
-        {
-            let (new, was) = (object::text(definition, path), object::text(old, path));
-            if new != was {
-                errors.push(Error::invalid(&Path::new(&path.join(".")), new, "field is immutable"));
+            let text = |path: &[&str]| object::text(definition, path);
+            let expected = format!("{}.{}", text(&["spec", "names", "plural"]), text(&["spec", "group"]));
+            if object::name(definition) != expected {
+                let detail = "must be spec.names.plural+\".\"+spec.group";
+                errors.push(Error::invalid(&Path::new("metadata").child("name"), object::name(definition), detail));
             }
         }
-    }
-}
-
-fn storage_version(definition: &Value) -> Vec<String> {
-    object::list(definition, &["spec", "versions"])
-        .iter()
-        .filter(|v| object::flag(v, &["storage"]))
-        .map(|v| object::text(v, &["name"]).to_owned())
-        .collect()
-}
-
-fn versions(definition: &Value, path: &Path, errors: &mut Errors) {
-    let versions = object::list(definition, &["spec", "versions"]);
-    if versions.is_empty() {
-        errors.push(Error::required(path, "must have at least one version"));
-        return;
-    }
-    if storage_version(definition).len() != 1 {
-        errors.push(Error::invalid(
-            path,
-            object::at(definition, &["spec", "versions"]).cloned().unwrap_or_default(),
-            "must have exactly one version marked as storage version",
-        ));
-    }
-    let mut seen: Vec<&str> = Vec::new();
-    for (i, version) in versions.iter().enumerate() {
-        let here = path.index(i);
-        let name = object::text(version, &["name"]);
-        errors.extend(rules::dns_1035_label(name).into_iter().map(|p| Error::invalid(&here.child("name"), name, p)));
-        if seen.contains(&name) {
-            errors.push(Error::invalid(&here.child("name"), name, "must be unique"));
+        spec::check(definition, old, errors);
+        self.check_status(definition, errors);
+        stored_versions(definition, errors);
+        let approval = Approval::of(definition);
+        // What was missing may go on missing: whoever updates the rest need not know.
+        if old.is_none_or(|old| Approval::of(old) != approval) {
+            errors.extend(approval.and_then(|approval| approval.error(definition)));
         }
-        seen.push(name);
-        let schema = here.child("schema").child("openAPIV3Schema");
-        match object::at(version, &["schema", "openAPIV3Schema"]) {
-            None | Some(Value::Null) => errors.push(Error::required(&schema, "schemas are required")),
-            Some(given) => {
-                if object::text(given, &["type"]) != "object" {
-                    errors.push(if object::text(given, &["type"]).is_empty() {
-                        Error::required(&schema.child("type"), "must not be empty at the root")
-                    } else {
-                        Error::invalid(
-                            &schema.child("type"),
-                            object::text(given, &["type"]),
-                            "must be object at the root",
-                        )
-                    });
-                } else if let Err(problems) = Schema::from_crd(given, false, &schema) {
-                    errors.extend(problems);
+        let preserves = |definition: &Value| object::flag(definition, &["spec", "preserveUnknownFields"]);
+        if preserves(definition) && !old.is_some_and(preserves) {
+            let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+            errors.push(Error::invalid(&Path::new("spec").child("preserveUnknownFields"), true, detail));
+        }
+    }
+
+    fn validate_status(&self, definition: &Value, _old: &Value, errors: &mut Errors) {
+        self.check_status(definition, errors);
+    }
+
+    fn warnings(&self, definition: &Value, old: Option<&Value>) -> Vec<String> {
+        let formats = |definition: &Value| -> Vec<String> {
+            let versions = object::list(definition, &["spec", "versions"]).iter();
+            // Versions that share a schema are told once.
+            let mut schemas: Vec<&Value> = Vec::new();
+            for schema in versions.filter_map(|version| object::at(version, &["schema", "openAPIV3Schema"])) {
+                if !schemas.contains(&schema) {
+                    schemas.push(schema);
                 }
             }
+            schemas.iter().flat_map(|schema| structural::unrecognized_formats(schema)).map(str::to_owned).collect()
+        };
+        let known = old.map(formats).unwrap_or_default();
+        let new = formats(definition).into_iter().filter(|format| !known.contains(format));
+        new.map(|format| format!("unrecognized format {format:?}")).collect()
+    }
+}
+
+impl Definition {
+    fn check_status(&self, definition: &Value, errors: &mut Errors) {
+        if let Some(accepted) = object::at(definition, &["status", "acceptedNames"]) {
+            names::check(accepted, &Path::new("status").child("acceptedNames"), errors);
         }
     }
 }
+
+/// The name of the version that is stored.
+fn storage_version(definition: &Value) -> Option<Value> {
+    let versions = object::list(definition, &["spec", "versions"]).iter();
+    versions.filter(|v| object::flag(v, &["storage"])).map(|v| v["name"].clone()).next()
+}
+
+/// As long as objects may be stored in a version, the definition keeps it.
+fn stored_versions(definition: &Value, errors: &mut Errors) {
+    let path = Path::new("status").child("storedVersions");
+    let stored = object::list(definition, &["status", "storedVersions"]);
+    if stored.is_empty() {
+        errors.push(Error::invalid(&path, Value::Null, "must have at least one stored version"));
+        return;
+    }
+    let versions = object::list(definition, &["spec", "versions"]);
+    for version in versions.iter().filter(|version| object::flag(version, &["storage"])) {
+        if !stored.contains(&version["name"]) {
+            let detail = format!("must have the storage version {}", object::text(version, &["name"]));
+            errors.push(Error::invalid(&path, stored.to_vec(), detail));
+        }
+    }
+    for (index, name) in stored.iter().enumerate() {
+        if !versions.iter().any(|version| version["name"] == *name) {
+            let name = name.as_str().unwrap_or_default();
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.push(Error::invalid(&path.index(index), name, detail));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,8 @@
 //! Definitions of custom resources.
 
 pub mod approval;
+mod conversion;
 pub mod definition;
+mod names;
+mod parts;
+mod spec;

@@ -112,7 +112,7 @@ impl Strategy for Job {
         }
     }
 
-    fn warnings(&self, job: &Value) -> Vec<String> {
+    fn warnings(&self, job: &Value, _old: Option<&Value>) -> Vec<String> {
         let problems = rules::dns_label(object::name(job));
         if problems.is_empty() {
             return Vec::new();

@@ -1,5 +1,9 @@
 //! Whose requests wait when there are too many.
 
+mod level;
+mod schema;
+
+use crate::flow::defaults;
 use crate::resources::described::{Described, PLAIN};
 use crate::resources::print::{AGE, NAME, NONE, text, text_or};
 use pintle_meta::object;
@@ -7,6 +11,7 @@ use serde_json::Value;
 
 pub const FLOW_SCHEMA: Described = Described {
     generations: true,
+    checks: schema::check,
     printed: Some(&[
         NAME,
         text("PriorityLevel", "flowcontrol.v1.PriorityLevelConfigurationReference.name", |schema, _| {
@@ -30,6 +35,7 @@ pub const FLOW_SCHEMA: Described = Described {
 
 pub const PRIORITY_LEVEL_CONFIGURATION: Described = Described {
     generations: true,
+    checks: level::check,
     printed: Some(&[
         NAME,
         text("Type", "flowcontrol.v1.PriorityLevelConfigurationSpec.type", |level, _| {
@@ -56,4 +62,12 @@ fn queuing(level: &Value, key: &str) -> Value {
 
 fn number(object: &Value, path: &[&str]) -> Value {
     object::integer(object, path).map_or_else(|| NONE.into(), Value::from)
+}
+
+/// The one of the objects that must be there with this kind and name.
+fn mandatory(kind: &str, name: &str) -> Option<Value> {
+    if !defaults::is_mandatory(name) {
+        return None;
+    }
+    defaults::mandatory().find(|object| object::kind(object) == kind && object::name(object) == name)
 }

@@ -126,7 +126,7 @@ impl World {
         let clock = Clock::system();
         let token_key = Pki::generate(clock.now()).unwrap().token_key;
         let store = Arc::new(MemoryStore::new());
-        let parts = Parts { store, clock, random: Random::seeded(1), token_key, pace: Pace::default() };
+        let parts = Parts { store, clock, random: Random::seeded(1), token_key, pace: Pace::default(), seats: 32 };
         let world = World { server: ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}")) };
         let created = |kind: &str, path: &'static str, mut object: Value| {
             object["apiVersion"] = if path.starts_with("/api/") { "v1" } else { "discovery.k8s.io/v1" }.into();
