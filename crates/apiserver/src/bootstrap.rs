@@ -1,4 +1,4 @@
-//! What a new cluster starts with: namespaces, roles, priority classes, the server's own Service.
+//! What a new cluster starts with: namespaces, roles, priority classes, the server's own Service and what it says of itself.
 
 use crate::ApiServer;
 use crate::authz::bootstrap as roles;
@@ -6,6 +6,7 @@ use crate::call::Call;
 use crate::catalogue::Resource;
 use crate::codec;
 use crate::flow;
+use crate::kept::{addresses, api_services};
 use crate::notes::Notes;
 use crate::registry::Change;
 use crate::verb::Verb;
@@ -25,28 +26,48 @@ const TOGETHER: usize = 50;
 /// Writes what is missing. What is there is left as it is, also what another server that starts at the same time
 /// writes first.
 pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
-    let mut objects = first_objects();
-    objects.extend(flow::defaults::first(&server.registry.clock.now_rfc3339()));
+    let now = server.registry.clock.now_rfc3339();
+    let mut objects = first_objects(&now);
+    objects.extend(flow::defaults::first(&now));
     for objects in objects.chunks(TOGETHER) {
         while !write_missing(server, objects).await? {}
     }
     Ok(())
 }
 
-/// Tells everybody how the cluster is reached and which authority to trust: the ConfigMap `cluster-info` of `kube-public`.
+/// Tells everybody how the cluster is reached and which authority to trust: the ConfigMap `cluster-info` of `kube-public`; and
+/// other API servers how to authenticate who comes through this one.
 pub async fn publish(server: &ApiServer, url: &str, ca_pem: &str) -> Result<(), Status> {
-    let catalogue = server.registry.catalogue.latest();
-    let Some(resource) = catalogue.get("", "v1", "configmaps") else { return Err(Status::no_such_resource()) };
-    let call = Call::own(Verb::Update, resource, "kube-public", "cluster-info", "apiserver");
     let config = json!({
         "apiVersion": "v1", "kind": "Config",
         "clusters": [{"name": "", "cluster": {"server": url, "certificate-authority-data": BASE64_STANDARD.encode(ca_pem)}}],
     });
-    let config = format!("{config:#}\n");
+    write_map(server, "kube-public", "cluster-info", &[("kubeconfig", format!("{config:#}\n"))]).await?;
+    // What an API server of somebody else needs to know whom this one has authenticated. Its name is that of the certificate
+    // with which requests will be passed on.
+    let list = |name: &str| json!([name]).to_string();
+    let authentication = [
+        ("client-ca-file", ca_pem.to_owned()),
+        ("requestheader-allowed-names", list("front-proxy-client")),
+        ("requestheader-client-ca-file", ca_pem.to_owned()),
+        ("requestheader-extra-headers-prefix", list("X-Remote-Extra-")),
+        ("requestheader-group-headers", list("X-Remote-Group")),
+        ("requestheader-uid-headers", list("X-Remote-Uid")),
+        ("requestheader-username-headers", list("X-Remote-User")),
+    ];
+    write_map(server, "kube-system", "extension-apiserver-authentication", &authentication).await
+}
+
+/// Sets keys of a ConfigMap, and leaves what else is in it.
+async fn write_map(server: &ApiServer, namespace: &str, name: &str, data: &[(&str, String)]) -> Result<(), Status> {
+    let catalogue = server.registry.catalogue.latest();
+    let Some(resource) = catalogue.get("", "v1", "configmaps") else { return Err(Status::no_such_resource()) };
+    let call = Call::own(Verb::Update, resource, namespace, name, "apiserver");
     let change = |old: Option<&Value>| {
-        let fresh = || json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info", "namespace": "kube-public"}});
+        let metadata = json!({"name": name, "namespace": namespace});
+        let fresh = || json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
         let mut map = old.cloned().unwrap_or_else(fresh);
-        object::set(&mut map, &["data", "kubeconfig"], config.clone());
+        data.iter().for_each(|(key, value)| object::set(&mut map, &["data", key], value.as_str()));
         Ok(Change::new(map))
     };
     server.registry.update(&call, &Notes::new(), change).await?;
@@ -54,7 +75,7 @@ pub async fn publish(server: &ApiServer, url: &str, ca_pem: &str) -> Result<(), 
 }
 
 /// False if somebody else wrote one of them in between.
-async fn write_missing(server: &ApiServer, objects: &[Value]) -> Result<bool, Status> {
+pub(crate) async fn write_missing(server: &ApiServer, objects: &[Value]) -> Result<bool, Status> {
     let mut txn = Txn::default();
     for object in objects {
         add(server, &mut txn, object.clone()).await?;
@@ -69,7 +90,7 @@ async fn write_missing(server: &ApiServer, objects: &[Value]) -> Result<bool, St
     }
 }
 
-fn first_objects() -> Vec<Value> {
+fn first_objects(now: &str) -> Vec<Value> {
     let mut objects: Vec<Value> = NAMESPACES
         .iter()
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
@@ -81,6 +102,9 @@ fn first_objects() -> Vec<Value> {
     objects.extend(roles::cluster_roles());
     objects.extend(roles::cluster_role_bindings());
     objects.extend(roles::cluster_info_for_all());
+    objects.extend(roles::authentication_readers());
+    objects.extend(api_services::BUILT_IN.iter().filter_map(|row| api_services::object(row.0, row.1)));
+    objects.push(addresses::range(now));
     for (name, value, about) in [
         (
             "system-cluster-critical",
@@ -117,6 +141,8 @@ async fn add(server: &ApiServer, txn: &mut Txn, mut value: Value) -> Result<(), 
     txn.ops.push(Op::Put { key: key.clone(), value: codec::encode(&value), expires_at: None });
     for claim in resource.strategy.claims(&value) {
         registry.claim(txn, &claim, &key);
+        // Written over what somebody may have left there: a cluster must start.
+        resource.strategy.shown_claim(&value, &claim).and_then(|shown| registry.show(txn, shown));
     }
     Ok(())
 }

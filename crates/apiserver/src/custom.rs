@@ -156,6 +156,11 @@ impl Definition {
         &self.spec.names
     }
 
+    /// The names of all its versions, served or not.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = &str> {
+        self.spec.versions.iter().map(|version| version.name.as_str())
+    }
+
     /// The resources that a definition serves, one a version. What they say is so since the revision `defined_at`.
     pub(crate) fn served(&self, entry: &Entry, defined_at: u64) -> Vec<Arc<Resource>> {
         let storage = self.spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);

@@ -2,11 +2,13 @@
 
 const ROOT: &str = "/registry/";
 
+pub const API_SERVICES: &str = "/registry/apiregistration.k8s.io/apiservices/";
 pub const CLUSTER_ROLES: &str = "/registry/clusterroles/";
 pub const CLUSTER_ROLE_BINDINGS: &str = "/registry/clusterrolebindings/";
 pub const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 pub const DISRUPTION_BUDGETS: &str = "/registry/poddisruptionbudgets/";
 pub const FLOW_SCHEMAS: &str = "/registry/flowschemas/";
+pub const IP_ADDRESSES: &str = "/registry/ipaddresses/";
 pub const LIMIT_RANGES: &str = "/registry/limitranges/";
 pub const NAMESPACES: &str = "/registry/namespaces/";
 pub const NODES: &str = "/registry/minions/";
@@ -18,6 +20,7 @@ pub const ROLE_BINDINGS: &str = "/registry/rolebindings/";
 pub const RUNTIME_CLASSES: &str = "/registry/runtimeclasses/";
 pub const SECRETS: &str = "/registry/secrets/";
 pub const SERVICE_ACCOUNTS: &str = "/registry/serviceaccounts/";
+pub const SERVICE_CIDRS: &str = "/registry/servicecidrs/";
 pub const STORAGE_CLASSES: &str = "/registry/storageclasses/";
 pub const VOLUMES: &str = "/registry/persistentvolumes/";
 pub const VOLUME_ATTACHMENTS: &str = "/registry/volumeattachments/";
@@ -25,6 +28,16 @@ pub const VOLUME_ATTACHMENTS: &str = "/registry/volumeattachments/";
 /// What one Service alone may hold.
 pub const SERVICE_ADDRESSES: &str = "/registry/ranges/serviceips/";
 pub const SERVICE_NODE_PORTS: &str = "/registry/ranges/servicenodeports/";
+
+/// The object that shows who has a claim, where there is one: an IPAddress.
+pub fn shown_claim(claim: &str) -> Option<String> {
+    rest(claim, SERVICE_ADDRESSES).map(|address| named(IP_ADDRESSES, address))
+}
+
+/// The claim that an object shows.
+pub fn claim_shown_by(key: &str) -> Option<String> {
+    rest(key, IP_ADDRESSES).map(|address| named(SERVICE_ADDRESSES, address))
+}
 
 /// The prefix of a built-in kind's objects.
 pub fn builtin(group: &str, resource: &str) -> String {

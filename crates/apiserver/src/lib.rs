@@ -23,7 +23,7 @@
 //!   [`response`]: answers
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
 //! - [`keys`]: where objects are kept; [`follow`]: state derived from stored objects
-//! - [`pki`], [`bootstrap`]: what a new cluster starts with
+//! - [`pki`], [`bootstrap`]: what a new cluster starts with; [`kept`]: what the server says about itself in objects
 
 pub mod admission;
 pub mod authn;
@@ -43,6 +43,7 @@ pub mod flow;
 pub mod follow;
 pub mod incoming;
 pub mod jsonpath;
+pub mod kept;
 pub mod keys;
 pub mod listener;
 pub mod manifest;
@@ -180,9 +181,10 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// The server's own loops: expiry, compaction, definitions, flow schemas. Ends when the server stops.
+    /// The server's own loops: expiry, compaction, definitions, flow schemas, objects about itself. Ends when the server stops.
     pub async fn run(&self) {
-        tokio::join!(custom::run(self.clone()), flow::keep::run(self.clone()), self.expire(), self.compact());
+        let loops = (custom::run(self.clone()), flow::keep::run(self.clone()), kept::run(self.clone()));
+        tokio::join!(loops.0, loops.1, loops.2, self.expire(), self.compact());
     }
 
     async fn expire(&self) {

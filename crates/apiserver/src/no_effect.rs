@@ -98,12 +98,6 @@ pub const TABLE: &[Row] = &[
         Actor::ApiServer,
         "Pintle allocates service addresses from its own range: this ServiceCIDR is stored and has no effect",
     ),
-    kind(
-        "networking.k8s.io",
-        "ipaddresses",
-        Actor::ApiServer,
-        "Pintle keeps service addresses elsewhere: this IPAddress is stored and has no effect",
-    ),
     kind("batch", "jobs", Actor::Loops, "Pintle does not run Jobs yet: no Pods are created for this object"),
     kind("batch", "cronjobs", Actor::Loops, "Pintle does not run CronJobs yet: no Jobs are created for this object"),
     kind(

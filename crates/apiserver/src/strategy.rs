@@ -222,6 +222,11 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The IPAddress that shows everybody that this object has a claim.
+    fn shown_claim(&self, _object: &Value, _claim: &str) -> Option<Value> {
+        None
+    }
+
     /// The error that says a claim of this object is held by another.
     fn claim_error(&self, _object: &Value, claim: &str) -> field::Error {
         field::Error::invalid(&field::Path::root(), claim, "provided value is already allocated")

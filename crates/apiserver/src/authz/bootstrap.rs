@@ -124,6 +124,25 @@ pub fn cluster_info_for_all() -> [Value; 2] {
     [role, binding]
 }
 
+/// Who may read how to authenticate those who come through this server: the components of the cluster, and whoever is bound to
+/// the role, as API servers of others are.
+pub fn authentication_readers() -> [Value; 2] {
+    const ROLE: &str = "extension-apiserver-authentication-reader";
+    let in_system = |kind: &str, name: &str| {
+        let mut object = named(kind, name);
+        object["metadata"]["namespace"] = "kube-system".into();
+        object
+    };
+    let mut role = in_system("Role", ROLE);
+    role["rules"] = json!([{"apiGroups": [""], "resources": ["configmaps"],
+        "resourceNames": ["extension-apiserver-authentication"], "verbs": ["get", "list", "watch"]}]);
+    let mut binding = in_system("RoleBinding", &format!("system::{ROLE}"));
+    binding["roleRef"] = json!({"apiGroup": GROUP, "kind": "Role", "name": ROLE});
+    let users = ["system:kube-controller-manager", "system:kube-scheduler"];
+    binding["subjects"] = users.map(|user| json!({"apiGroup": GROUP, "kind": "User", "name": user})).to_vec().into();
+    [role, binding]
+}
+
 fn named(kind: &str, name: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,

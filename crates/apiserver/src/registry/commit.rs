@@ -84,8 +84,12 @@ impl Write<'_> {
             txn.ops.push(Op::Put { key: key.clone(), value, expires_at });
             for claim in holds.iter().filter(|claim| !held.contains(claim)) {
                 registry.claim(&mut txn, claim, &key);
+                let shown = resource.strategy.shown_claim(&draft.object, claim);
+                if let Some(at) = shown.and_then(|shown| registry.show(&mut txn, shown)) {
+                    txn.checks.push((at, Expect::Absent));
+                }
             }
-            txn.ops.extend(held.iter().filter(|c| !holds.contains(c)).map(|c| Op::Delete { key: c.as_str().into() }));
+            held.iter().filter(|claim| !holds.contains(claim)).for_each(|claim| release(&mut txn, claim));
             let expected = old.map_or(Expect::Absent, |old| Expect::Revision(old.entry.mod_revision));
             txn.checks.push((key.clone(), expected));
             let conditions = draft.conditions.checks();
@@ -108,6 +112,7 @@ impl Write<'_> {
                 }
                 // An address that was chosen for the object was taken in between: choose another.
                 Err(CommitError::Conflict { key: taken, .. }) => {
+                    let taken = crate::keys::claim_shown_by(&taken).map_or(taken, Into::into);
                     if attempt >= CLAIM_TRIES || draft.asked.iter().any(|claim| **claim == *taken) {
                         let error = resource.strategy.claim_error(&draft.object, &taken);
                         return Err(Error::Invalid(About::new(resource, &name), vec![error]));
@@ -140,10 +145,10 @@ impl Write<'_> {
     /// Takes an object out of the store; false when somebody else wrote in between.
     pub(super) async fn remove(&self, old: &Stored) -> Result<bool, Error> {
         let key = &old.entry.key;
-        let mut ops = vec![Op::Delete { key: key.clone() }];
-        ops.extend(self.resource.strategy.claims(&old.value).iter().map(|c| Op::Delete { key: c.as_str().into() }));
         let checks = vec![(key.clone(), Expect::Revision(old.entry.mod_revision))];
-        match self.transact(Txn { checks, ops, ..Txn::default() }).await? {
+        let mut txn = Txn { checks, ops: vec![Op::Delete { key: key.clone() }], ..Txn::default() };
+        self.resource.strategy.claims(&old.value).iter().for_each(|claim| release(&mut txn, claim));
+        match self.transact(txn).await? {
             Ok(committed) => {
                 self.note(Effect::Deleted, &old.value, &Diff::default(), committed.revision);
                 Ok(true)
@@ -182,6 +187,22 @@ impl Registry {
         txn.checks.push((claim.clone(), Expect::Absent));
         txn.ops.push(Op::Put { key: claim, value: Splice::plain(key.as_bytes().to_vec()), expires_at: None });
     }
+
+    /// Adds to a transaction the object that shows who holds a claim. Answers with its key.
+    pub(crate) fn show(&self, txn: &mut Txn, mut shown: Value) -> Option<Arc<str>> {
+        let catalogue = self.catalogue.latest();
+        let resource = catalogue.get("networking.k8s.io", "v1", "ipaddresses")?;
+        self.dress_new(resource, &mut shown);
+        let key: Arc<str> = resource.key("", object::name(&shown)).into();
+        txn.ops.push(Op::Put { key: key.clone(), value: codec::encode(&shown), expires_at: None });
+        Some(key)
+    }
+}
+
+/// Gives a claim back, with what showed it.
+fn release(txn: &mut Txn, claim: &str) {
+    txn.ops.push(Op::Delete { key: claim.into() });
+    txn.ops.extend(crate::keys::shown_claim(claim).map(|key| Op::Delete { key: key.into() }));
 }
 
 fn commit_error(error: CommitError) -> Status {

@@ -18,6 +18,7 @@ mod limits;
 mod lists_and_watches;
 mod manager;
 mod notations;
+mod own_objects;
 mod schemas;
 mod services;
 mod several_clusters;

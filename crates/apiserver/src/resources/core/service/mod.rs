@@ -5,6 +5,8 @@ mod print;
 mod update;
 mod validate;
 
+use crate::kept::addresses::ip_address;
+use crate::keys;
 use crate::strategy::{Printed, Strategy};
 use pintle_meta::field::{Error, Errors};
 use pintle_meta::{object, rules};
@@ -75,6 +77,11 @@ impl Strategy for Service {
 
     fn claims(&self, service: &Value) -> Vec<String> {
         addresses::claims(service)
+    }
+
+    fn shown_claim(&self, service: &Value, claim: &str) -> Option<Value> {
+        let address = keys::rest(claim, keys::SERVICE_ADDRESSES)?;
+        Some(ip_address(address, object::namespace(service), object::name(service)))
     }
 
     fn claim_error(&self, service: &Value, claim: &str) -> Error {
