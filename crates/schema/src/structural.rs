@@ -16,6 +16,7 @@ pub use field_path::{FieldPathError, Found, at_field_path};
 
 use crate::node::Schema;
 use pintle_meta::field::{Error, Errors, Path};
+use pintle_meta::object;
 use serde_json::{Map, Value};
 
 /// What is asked of a definition's schemas. A new one is asked everything.
@@ -58,13 +59,14 @@ pub fn check(schema: &Value, has_status: bool, strictness: Strictness, path: &Pa
     let Some(props) = Props::of(schema) else {
         return vec![Error::invalid(path, schema.clone(), "must be an object")];
     };
+    // How deep it is bounds every walk that follows.
+    if object::nests_deeper_than(schema, object::MAX_NESTING) {
+        return vec![Error::invalid(path, Value::Null, crate::crd::TOO_DEEP)];
+    }
     let (compiled, limits) = match Schema::from_crd(schema, false, path) {
         Ok(compiled) => (Some(compiled), Errors::new()),
         Err(errors) => (None, errors),
     };
-    if let Some(error) = limits.iter().find(|error| error.detail == crate::crd::TOO_DEEP) {
-        return vec![error.clone()];
-    }
     let mut errors = Errors::new();
     if has_status {
         errors.extend(declared::check_root_of_status(props, path));

@@ -2,8 +2,8 @@
 //!
 //! `PINTLE_BENCH_PEER=https://127.0.0.1:PORT` names a kube-apiserver on this machine, `PINTLE_BENCH_PEER_TOKEN` or
 //! `PINTLE_BENCH_PEER_CERT` (a PEM file with certificate and key) how to get in, and `PINTLE_BENCH_PEER_PIDS` its
-//! processes, for their memory and processor time. `bench watch` runs the rows of watches alone, several times;
-//! `PINTLE_BENCH_PROGRAM` names another build to run them on.
+//! processes, for their memory and processor time. `bench watch` runs the rows of watches alone, several times, and `bench
+//! flow` what one flow notices of another; `PINTLE_BENCH_PROGRAM` names another build to run them on.
 
 mod client;
 mod flow;
@@ -19,6 +19,7 @@ use anyhow::{Context, Result, ensure};
 use client::Target;
 use load::Outcome;
 use process::{Server, memory};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -52,8 +53,7 @@ pub(crate) fn run(what: Option<&str>) -> Result<()> {
         return runtime.block_on(watches());
     }
     if what == Some("flow") {
-        cargo(&["build", "--release", "--package", "pintle"])?;
-        return runtime.block_on(flow::bench(&crate::root().join("target/release/pintle")));
+        return runtime.block_on(flow::bench(&program()?));
     }
     if let Some(what) = what {
         return runtime.block_on(bench_in_process(what));
@@ -121,13 +121,7 @@ const FAN_OUT: [(&str, usize, usize); 2] =
 
 /// What a delivery costs the server, in microseconds: with the writes that cause it, as the table has it.
 async fn watches() -> Result<()> {
-    let program = match std::env::var("PINTLE_BENCH_PROGRAM") {
-        Ok(program) => program.into(),
-        Err(_) => {
-            cargo(&["build", "--release", "--package", "pintle"])?;
-            crate::root().join("target/release/pintle")
-        }
-    };
+    let program = program()?;
     let server = Server::start(&program, 1, 16501).await.context("starting pintle")?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     for (name, watchers, writes) in FAN_OUT {
@@ -138,6 +132,17 @@ async fn watches() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A release build, or the program that the caller names.
+fn program() -> Result<PathBuf> {
+    match std::env::var_os("PINTLE_BENCH_PROGRAM") {
+        Some(program) => Ok(program.into()),
+        None => {
+            cargo(&["build", "--release", "--package", "pintle"])?;
+            Ok(crate::root().join("target/release/pintle"))
+        }
+    }
 }
 
 /// The median of several starts.

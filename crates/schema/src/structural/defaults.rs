@@ -10,9 +10,13 @@ use std::sync::Arc;
 
 /// `compiled` is the same schema. Defaults in `additionalProperties` are not looked at, as nothing is.
 pub(super) fn check(schema: Props<'_>, compiled: &Schema, pruned: bool, path: &Path) -> Errors {
-    let mut checker = Checker { compiled, pruned, errors: Errors::new() };
+    walk(schema, compiled, pruned, path).errors
+}
+
+fn walk<'a>(schema: Props<'_>, compiled: &'a Schema, pruned: bool, path: &Path) -> Checker<'a> {
+    let mut checker = Checker { compiled, pruned, has_unknown_fields: false, errors: Errors::new() };
     checker.schema(schema, compiled.root, &mut Vec::new(), path);
-    checker.errors
+    checker
 }
 
 /// Whether no default has a field that its schema does not have. What is not structural cannot be asked.
@@ -21,14 +25,14 @@ pub(super) fn are_pruned(schema: &Value) -> bool {
     let Ok(compiled) = Schema::from_crd(schema, false, &Path::root()) else { return true };
     !props.any(&|props| props.default().is_some())
         || !super::is_structural(schema)
-        || !check(props, &compiled, true, &Path::root()).iter().any(|error| error.detail == UNKNOWN_FIELDS)
+        || !walk(props, &compiled, true, &Path::root()).has_unknown_fields
 }
-
-const UNKNOWN_FIELDS: &str = "must not have unknown fields";
 
 struct Checker<'a> {
     compiled: &'a Schema,
     pruned: bool,
+    /// Has any default a field that its schema does not have?
+    has_unknown_fields: bool,
     errors: Errors,
 }
 
@@ -75,7 +79,8 @@ impl Checker<'_> {
         if inside.is_empty() {
             let mut kept = default.clone();
             if self.pruned && !prune(&schema, &mut kept).is_empty() {
-                self.errors.push(Error::invalid(path, default.clone(), UNKNOWN_FIELDS));
+                self.has_unknown_fields = true;
+                self.errors.push(Error::invalid(path, default.clone(), "must not have unknown fields"));
             }
             let embedded = validate::check_below(&schema, path, default);
             if !embedded.is_empty() {
