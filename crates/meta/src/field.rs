@@ -165,6 +165,8 @@ fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::String(text) => format!("{text:?}"),
+        // A number without a fraction is shown without one.
+        Value::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
         other => other.to_string(),
     }
 }
@@ -180,6 +182,10 @@ mod tests {
         assert_eq!(
             Error::invalid(&Path::new("metadata").child("name"), "A", "must be lower case").to_string(),
             "metadata.name: Invalid value: \"A\": must be lower case"
+        );
+        assert_eq!(
+            Error::invalid(&Path::new("spec").child("share"), 150.0, "is too much").to_string(),
+            "spec.share: Invalid value: 150: is too much"
         );
         assert_eq!(
             Error::not_supported(&Path::new("spec").child("type"), "x", &["b", "a"]).to_string(),

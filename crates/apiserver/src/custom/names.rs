@@ -39,33 +39,51 @@ impl Taken {
     }
 
     pub fn conflict(&self, names: &Names) -> Option<Conflict> {
-        let mut conflict: Option<(&'static str, String)> = None;
-        let mut accepted = json!({"plural": "", "kind": ""});
-        let mut judge = |key: &'static str, reason: &'static str, name: &str, among: &BTreeSet<String>| {
-            if among.contains(name) {
-                conflict = Some((reason, format!("{name:?} is already in use")));
-            } else if !name.is_empty() {
-                accepted[key] = name.into();
-            }
-        };
-        judge("plural", "PluralConflict", &names.plural, &self.resources);
-        judge("singular", "SingularConflict", &names.singular, &self.resources);
-        for name in &names.short_names {
-            judge("shortNames", "ShortNamesConflict", name, &self.resources);
-        }
-        judge("kind", "KindConflict", &names.kind, &self.kinds);
-        judge("listKind", "ListKindConflict", &names.list_kind, &self.kinds);
+        let mut verdict = Verdict { conflict: None, accepted: json!({"plural": "", "kind": ""}) };
+        verdict.judge("plural", "PluralConflict", &names.plural, &self.resources);
+        verdict.judge("singular", "SingularConflict", &names.singular, &self.resources);
+        verdict.judge_short(&names.short_names, &self.resources);
+        verdict.judge("kind", "KindConflict", &names.kind, &self.kinds);
+        verdict.judge("listKind", "ListKindConflict", &names.list_kind, &self.kinds);
+        let Verdict { conflict, mut accepted } = verdict;
         let (reason, message) = conflict?;
-        let short: Vec<&String> = names.short_names.iter().filter(|name| !self.resources.contains(*name)).collect();
-        match short.is_empty() {
-            true => _ = accepted.as_object_mut().map(|map| map.remove("shortNames")),
-            false => accepted["shortNames"] = json!(short),
-        }
         if !names.categories.is_empty() {
             accepted["categories"] = json!(names.categories);
         }
         Some(Conflict { reason, message, accepted })
     }
+}
+
+/// The names that are accepted, and why others are not; of several conflicts the last is told.
+struct Verdict {
+    conflict: Option<(&'static str, String)>,
+    accepted: Value,
+}
+
+impl Verdict {
+    fn judge(&mut self, key: &'static str, reason: &'static str, name: &str, taken: &BTreeSet<String>) {
+        if taken.contains(name) {
+            self.conflict = Some((reason, in_use(name)));
+        } else if !name.is_empty() {
+            self.accepted[key] = name.into();
+        }
+    }
+
+    /// Short names are accepted all or none.
+    fn judge_short(&mut self, names: &[String], taken: &BTreeSet<String>) {
+        let problems: Vec<String> =
+            names.iter().filter(|name| taken.contains(*name)).map(|name| in_use(name)).collect();
+        match problems.as_slice() {
+            [] if names.is_empty() => {}
+            [] => self.accepted["shortNames"] = json!(names),
+            [only] => self.conflict = Some(("ShortNamesConflict", only.clone())),
+            all => self.conflict = Some(("ShortNamesConflict", format!("[{}]", all.join(", ")))),
+        }
+    }
+}
+
+fn in_use(name: &str) -> String {
+    format!("{name:?} is already in use")
 }
 
 #[cfg(test)]
@@ -98,7 +116,10 @@ mod tests {
         let partly = taken.conflict(&names("restores", "Restore", &["rs", "bk"])).unwrap().accepted;
         assert_eq!(
             partly,
-            json!({"plural": "restores", "singular": "restore", "shortNames": ["rs"], "kind": "Restore", "listKind": "RestoreList"})
+            json!({"plural": "restores", "singular": "restore", "kind": "Restore", "listKind": "RestoreList"})
         );
+        taken.add(&names("others", "Other", &["ot"]));
+        let told = taken.conflict(&names("restores", "Restore", &["ot", "bk"])).unwrap().message;
+        assert_eq!(told, "[\"ot\" is already in use, \"bk\" is already in use]");
     }
 }

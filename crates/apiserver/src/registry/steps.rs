@@ -99,7 +99,9 @@ impl Write<'_> {
         // A binding is the scheduler's answer to a spec, not another spec.
         let may = !matches!(self.call.path.subresource.as_str(), "status" | "binding");
         let annotated = || strategy.counts_annotations() && diff.at(&["metadata", "annotations"]).is_some();
-        may && strategy.counts_generations() && (changes_spec(diff) || annotated())
+        // A status that has no path of its own is a part of what clients ask for.
+        let own_status = || self.resource.custom && !self.resource.has_status() && diff.at(&["status"]).is_some();
+        may && strategy.counts_generations() && (changes_spec(diff) || annotated() || own_status())
     }
 
     pub(super) fn validate(&self, draft: &Draft<'_>) -> Result<(), Error> {

@@ -142,3 +142,18 @@ async fn metadata_that_no_client_could_read_does_not_come_in() {
     let warning = "299 - \"metadata.finalizers: \\\"anchor\\\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers\"";
     assert_eq!(taken.warnings(), [warning]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_without_a_path_of_its_own_counts_as_a_change() {
+    let cluster = Cluster::bare().await;
+    let mut plain = definition(&spec(&json!({"port": {"type": "string"}})));
+    plain["spec"]["versions"][0]["subresources"] = Value::Null;
+    assert_eq!(cluster.request("POST", DEFINITIONS, JSON, plain.to_string()).await.code, 201);
+    assert_eq!(cluster.request("POST", SHIPS, JSON, ship(&json!({})).to_string()).await.code, 201);
+    let change = json!({"status": {"phase": "Sailing"}}).to_string();
+    let changed = cluster.request("PATCH", &format!("{SHIPS}/argo"), MERGE, change).await;
+    assert_eq!(
+        (&changed.body["status"]["phase"], &changed.body["metadata"]["generation"]),
+        (&json!("Sailing"), &json!(2))
+    );
+}
