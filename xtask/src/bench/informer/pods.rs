@@ -35,6 +35,7 @@ pub(super) async fn server() -> Result<(ApiServer, Client)> {
         random: Random::seeded(1),
         token_key: TokenKey::generate().map_err(|error| anyhow::anyhow!("{error}"))?,
         pace: Pace::default(),
+        seats: pintle_apiserver::MAX_SEATS,
     };
     let server = ApiServer::start(parts).await.map_err(|error| anyhow::anyhow!("{error}"))?;
     tokio::spawn({
