@@ -3,6 +3,7 @@
 use super::{EMBEDDED, LIST_MAP_KEYS, LIST_TYPE, MAP_TYPE, PRESERVE, Props, Strictness, VALIDATIONS, is_zero};
 use pintle_meta::field::{Error, Errors, Path};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -231,7 +232,8 @@ impl Checker {
             self.errors.push(Error::invalid(&items_path.child("type"), items.text("type"), detail));
             return;
         }
-        for (index, key) in keys.iter().enumerate() {
+        let mut seen = BTreeSet::new();
+        for key in &keys {
             let wrong = |detail: &str| Error::invalid(&keys_path, schema.list(LIST_MAP_KEYS).to_vec(), detail);
             match items.property(key) {
                 None => self.errors.push(wrong("entries must all be names of item properties")),
@@ -242,7 +244,7 @@ impl Checker {
                 }
                 Some(_) => {}
             }
-            if keys[..index].contains(key) {
+            if !seen.insert(key) {
                 self.errors.push(wrong("must not contain duplicate entries"));
             }
         }
@@ -320,10 +322,11 @@ fn loose_keys(schema: Props<'_>, path: &Path) -> Errors {
         let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
         errors.push(Error::forbidden(&here.child("nullable"), detail));
     }
+    let required: BTreeSet<&str> = items.texts("required").collect();
     let keys = schema.texts(LIST_MAP_KEYS).filter(|_| list_type == "map");
     for (key, property) in keys.filter_map(|key| Some((key, items.property(key)?))) {
         let here = here.child("properties").key(key);
-        if !items.texts("required").any(|required| required == key) && property.default().is_none() {
+        if !required.contains(key) && property.default().is_none() {
             let detail =
                 "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.push(Error::required(&here.child("default"), detail));

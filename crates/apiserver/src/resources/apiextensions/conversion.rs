@@ -8,6 +8,7 @@ use pintle_meta::{object, rules};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The versions of ConversionReview that this server speaks.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -177,9 +178,10 @@ fn review_versions(versions: &[Value], old: Option<&Value>, path: &Path, errors:
         errors.push(Error::required(path, ""));
         return;
     }
+    let mut seen = BTreeSet::new();
     for (index, version) in versions.iter().enumerate() {
         let text = version.as_str().unwrap_or_default();
-        if versions[..index].contains(version) {
+        if !seen.insert(text) {
             errors.push(Error::invalid(&path.index(index), text, "duplicate version"));
             continue;
         }

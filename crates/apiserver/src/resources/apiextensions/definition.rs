@@ -8,6 +8,7 @@ use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::object;
 use pintle_schema::structural;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 pub struct Definition;
 
@@ -100,17 +101,14 @@ impl Strategy for Definition {
     fn warnings(&self, definition: &Value, old: Option<&Value>) -> Vec<String> {
         let formats = |definition: &Value| -> Vec<String> {
             let versions = object::list(definition, &["spec", "versions"]).iter();
-            // Versions that share a schema are told once.
-            let mut schemas: Vec<&Value> = Vec::new();
-            for schema in versions.filter_map(|version| object::at(version, &["schema", "openAPIV3Schema"])) {
-                if !schemas.contains(&schema) {
-                    schemas.push(schema);
-                }
-            }
+            let mut schemas: Vec<&Value> =
+                versions.filter_map(|version| object::at(version, &["schema", "openAPIV3Schema"])).collect();
+            // A schema that all versions share is told once.
+            schemas.dedup();
             schemas.iter().flat_map(|schema| structural::unrecognized_formats(schema)).map(str::to_owned).collect()
         };
-        let known = old.map(formats).unwrap_or_default();
-        let new = formats(definition).into_iter().filter(|format| !known.contains(format));
+        let known: BTreeSet<String> = old.map(formats).unwrap_or_default().into_iter().collect();
+        let new = formats(definition).into_iter().filter(|format| !known.contains(format.as_str()));
         new.map(|format| format!("unrecognized format {format:?}")).collect()
     }
 }
@@ -138,15 +136,18 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
         return;
     }
     let versions = object::list(definition, &["spec", "versions"]);
+    let kept: BTreeSet<&str> = stored.iter().filter_map(Value::as_str).collect();
+    let names: BTreeSet<&str> = versions.iter().map(|version| object::text(version, &["name"])).collect();
     for version in versions.iter().filter(|version| object::flag(version, &["storage"])) {
-        if !stored.contains(&version["name"]) {
-            let detail = format!("must have the storage version {}", object::text(version, &["name"]));
+        let name = object::text(version, &["name"]);
+        if !kept.contains(name) {
+            let detail = format!("must have the storage version {name}");
             errors.push(Error::invalid(&path, stored.to_vec(), detail));
         }
     }
     for (index, name) in stored.iter().enumerate() {
-        if !versions.iter().any(|version| version["name"] == *name) {
-            let name = name.as_str().unwrap_or_default();
+        let name = name.as_str().unwrap_or_default();
+        if !names.contains(name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );

@@ -5,6 +5,7 @@ use pintle_meta::{object, rules};
 use pintle_schema::structural::{self, Strictness};
 use serde_json::Value;
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
@@ -210,7 +211,7 @@ fn selectable_fields(
     path: &Path,
     errors: &mut Errors,
 ) {
-    let mut distinct: Vec<Vec<String>> = Vec::new();
+    let mut distinct = BTreeSet::new();
     for (index, field) in fields.as_array().into_iter().flatten().enumerate() {
         let (given, here) = (object::text(field, &["jsonPath"]), path.index(index).child("jsonPath"));
         if given.is_empty() {
@@ -231,10 +232,8 @@ fn selectable_fields(
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
             errors.push(Error::invalid(&here, given, detail));
         }
-        if distinct.contains(&found.names) {
+        if !distinct.insert(found.names) {
             errors.push(Error::duplicate(&here, given));
-        } else {
-            distinct.push(found.names);
         }
     }
     if distinct.len() > MAX_SELECTABLE_FIELDS && !ratchets.had_too_many(fields, version) {

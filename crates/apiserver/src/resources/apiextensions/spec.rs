@@ -9,6 +9,7 @@ use crate::resources::check;
 use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::{object, rules};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 pub(super) fn check(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -90,7 +91,7 @@ fn version_names(spec: &Value, path: &Path, errors: &mut Errors) {
     let (here, versions) = (path.child("versions"), object::list(spec, &["versions"]));
     let all: Vec<&str> = versions.iter().map(|version| object::text(version, &["name"])).collect();
     let wrong = |detail: &str| Error::invalid(&here, spec.get("versions").cloned().unwrap_or_default(), detail);
-    if all.iter().enumerate().any(|(index, name)| all[..index].contains(name)) {
+    if all.iter().collect::<BTreeSet<_>>().len() < all.len() {
         errors.push(wrong("must contain unique version names"));
     }
     if versions.iter().filter(|version| object::flag(version, &["storage"])).count() != 1 {
