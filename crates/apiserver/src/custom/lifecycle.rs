@@ -146,7 +146,9 @@ async fn remove_objects(server: &ApiServer, definition: &Value) -> Result<(), St
     let catalogue = server.registry.catalogue.current().await;
     let (group, plural) =
         (object::text(definition, &["spec", "group"]), object::text(definition, &["spec", "names", "plural"]));
-    if let Some(resource) = catalogue.resources().find(|r| r.custom && r.group == group && r.name == plural) {
+    if let Some(resource) =
+        catalogue.resources().find(|r| r.custom && r.backend.is_none() && r.group == group && r.name == plural)
+    {
         let page = server
             .registry
             .store
