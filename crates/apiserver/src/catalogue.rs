@@ -1,5 +1,7 @@
-//! Every resource that is served, as data: built-in ones from the facts table, custom ones from their definitions.
+//! Every resource that is served, as data: built-in ones from the facts table, custom ones from their definitions, and those
+//! that a backend answers.
 
+use crate::backend::{Answered, Backend, Offered};
 use crate::custom::names::{Conflict, Names, Taken};
 use crate::custom::{Definition, Identity, Source};
 use crate::follow::Followed;
@@ -33,7 +35,10 @@ pub struct Resource {
     pub prefix: String,
     /// The version in which objects are kept; another one is converted on the way in and out.
     pub stored_api_version: String,
+    /// Not a kind of the facts table.
     pub custom: bool,
+    /// Who answers in place of the registry.
+    pub backend: Option<Arc<dyn Backend>>,
     /// What every answer about it warns of.
     pub deprecation: Option<String>,
     /// Its definition is going: nothing new is created.
@@ -175,12 +180,43 @@ impl Resource {
             subresources: custom.subresources,
             strategy: custom.strategy,
             custom: true,
+            backend: None,
             deprecation: custom.deprecation,
             terminating: custom.terminating,
             defined_at: custom.defined_at,
             type_name: String::new(),
             schema: OnceLock::new(),
             source: Some(custom.source),
+        }
+    }
+}
+
+impl Resource {
+    fn answered(backend: &Arc<dyn Backend>, offered: Offered) -> Self {
+        let (group, version) = (backend.group().to_owned(), backend.version().to_owned());
+        Resource {
+            prefix: String::new(),
+            stored_api_version: join_api_version(&group, &version),
+            group,
+            version,
+            list_kind: format!("{}List", offered.kind),
+            name: offered.name,
+            kind: offered.kind,
+            singular: String::new(),
+            namespaced: offered.namespaced,
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            verbs: offered.verbs,
+            subresources: Vec::new(),
+            strategy: Arc::new(Answered(offered.schema)),
+            custom: true,
+            backend: Some(backend.clone()),
+            deprecation: None,
+            terminating: false,
+            defined_at: 0,
+            type_name: String::new(),
+            schema: OnceLock::new(),
+            source: None,
         }
     }
 }
@@ -210,6 +246,8 @@ pub struct Group {
 #[derive(Clone)]
 pub struct Catalogue {
     builtin: Arc<Builtin>,
+    /// Those of backends.
+    answered: OrdMap<Path, Arc<Resource>>,
     custom: OrdMap<Path, Arc<Resource>>,
     definitions: OrdMap<String, Arc<Defined>>,
     /// The names of the definitions of each group.
@@ -259,6 +297,7 @@ impl Default for Catalogue {
         static BUILTIN: LazyLock<Arc<Builtin>> = LazyLock::new(|| Arc::new(Builtin::read()));
         Catalogue {
             builtin: BUILTIN.clone(),
+            answered: OrdMap::new(),
             custom: OrdMap::new(),
             definitions: OrdMap::new(),
             groups: OrdMap::new(),
@@ -357,6 +396,15 @@ impl Document {
 }
 
 impl Catalogue {
+    /// From now on the backend answers for its resources.
+    pub fn add(&mut self, backend: &Arc<dyn Backend>) {
+        self.documents = Arc::default();
+        for offered in backend.resources() {
+            let resource = Arc::new(Resource::answered(backend, offered));
+            self.answered.insert(Path::of(&resource), resource);
+        }
+    }
+
     /// A document about the catalogue, written when it is first asked for.
     pub fn document<T: Into<Bytes>>(&self, name: &str, write: impl FnOnce() -> Option<T>) -> Option<Arc<Document>> {
         let known = |documents: &Documents| documents.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
@@ -385,21 +433,22 @@ impl Catalogue {
 
     pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Resource>> {
         let path = Path::new(group, version, resource);
-        self.builtin.by_path.get(&path).or_else(|| self.custom.get(&path))
+        self.builtin.by_path.get(&path).or_else(|| self.answered.get(&path)).or_else(|| self.custom.get(&path))
     }
 
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.builtin.order.iter().chain(self.custom.values())
+        self.builtin.order.iter().chain(self.answered.values()).chain(self.custom.values())
     }
 
     pub fn of_group_version<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
         let start = Path::new(group, version, "");
         let custom = self.custom.range(start..).map(|(_, resource)| resource);
         let custom = custom.take_while(move |r| r.group == group && r.version == version);
-        self.builtin.order.iter().filter(move |r| r.group == group && r.version == version).chain(custom)
+        let others = self.builtin.order.iter().chain(self.answered.values());
+        others.filter(move |r| r.group == group && r.version == version).chain(custom)
     }
 
-    /// Built-in groups in upstream's order, then custom ones by name; the core group is left out.
+    /// Built-in groups in upstream's order, then those of backends, then custom ones by name; the core group is left out.
     pub fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let mut add = |resource: &Resource| {
@@ -455,6 +504,7 @@ fn builtin_resource(row: &str) -> Option<Resource> {
         prefix: keys::builtin(group, name),
         stored_api_version: resources::stored_api_version(group, version, name),
         custom: false,
+        backend: None,
         terminating: false,
         defined_at: 0,
         type_name: type_name(group, version, kind),

@@ -77,9 +77,6 @@ impl ApiServer {
             let answer = serve::dispatch(self, &request.method, &call, wanted).await?;
             return Ok(response::unless_known(answer, &call.headers));
         }
-        if serve::usage::is_served(self, &call.path) {
-            return serve::usage::answer(self, &call).await;
-        }
         let Some(resource) = &call.resource else {
             let known = catalogue.of_group_version(&call.path.group, &call.path.version).next().is_some();
             return if known {
@@ -99,7 +96,10 @@ impl ApiServer {
         if let Some(sentence) = resource.deprecation.as_deref().filter(|_| call.path.subresource.is_empty()) {
             notes.warn(sentence);
         }
-        verbs::dispatch(self, &call, sent, notes).await
+        match &resource.backend {
+            Some(backend) => backend.answer(self, &call, sent).await,
+            None => verbs::dispatch(self, &call, sent, notes).await,
+        }
     }
 
     /// Who asks: the user that the transport or a token names, or the one that it acts as.

@@ -30,7 +30,7 @@ pub struct Follower<S> {
     settled: AtomicU64,
     watches: Mutex<Vec<Watch>>,
     /// What is derived from nothing.
-    empty: S,
+    empty: ArcSwap<S>,
     state: ArcSwap<S>,
 }
 
@@ -49,7 +49,7 @@ impl<S: Followed> Follower<S> {
             settled: AtomicU64::new(0),
             watches: Mutex::default(),
             state: ArcSwap::from_pointee(empty.clone()),
-            empty,
+            empty: ArcSwap::from_pointee(empty),
         }
     }
 
@@ -64,6 +64,17 @@ impl<S: Followed> Follower<S> {
     /// The state as it was when somebody last asked for it.
     pub fn latest(&self) -> Arc<S> {
         self.state.load_full()
+    }
+
+    /// Changes a part that is derived from no object: now, and for as long as there is a state.
+    pub async fn amend(&self, change: impl Fn(&mut S)) {
+        // Nobody follows meanwhile, so no change is lost.
+        let _watches = self.watches.lock().await;
+        for place in [&self.empty, &self.state] {
+            let mut next = S::clone(&place.load());
+            change(&mut next);
+            place.store(Arc::new(next));
+        }
     }
 
     async fn follow(&self) {
@@ -111,7 +122,7 @@ impl<S: Followed> Follower<S> {
         for prefix in self.prefixes {
             watches.push(self.store.watch(prefix, after)?);
         }
-        let mut state = self.empty.clone();
+        let mut state = S::clone(&self.empty.load());
         for prefix in self.prefixes {
             let page = self.store.range(Range::prefix(*prefix).cached()).await?;
             page.entries.iter().for_each(|entry| state.change(&entry.key, Some(entry)));

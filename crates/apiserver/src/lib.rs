@@ -18,7 +18,7 @@
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
 //! - [`causes`]: why each write of late happened
 //! - [`strategy`], [`resources`]: what is special about a kind; [`no_effect`]: what is stored and has no effect yet
-//! - [`catalogue`], [`custom`]: what is served, built-in and custom
+//! - [`catalogue`], [`custom`], [`backend`]: what is served: built-in, custom, and answered by others than the registry
 //! - [`codec`]: objects as bytes; [`table`], [`jsonpath`]: what is shown of them; [`notation`]: JSON, YAML, protobuf;
 //!   [`response`]: answers
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
@@ -28,6 +28,7 @@
 pub mod admission;
 pub mod authn;
 pub mod authz;
+pub mod backend;
 pub mod body;
 pub mod bootstrap;
 pub mod call;

@@ -85,7 +85,7 @@ impl Plane {
     /// Lets the API server reach the nodes of this process, and others this machine.
     pub(crate) async fn reach(&self, server: &ApiServer, pki: &Pki, clock: &Clock) -> Result<(), PkiError> {
         let remote = Remote::new(&pki.ca_pem, &pki.node_client(clock.now())?)?;
-        server.set_nodes(Arc::new(Reach { serving: self.nodes.serving(), remote }));
+        server.set_nodes(Arc::new(Reach { serving: self.nodes.serving(), remote })).await;
         if self.has_network {
             server.set_network(Arc::new(Direct::default()));
         }

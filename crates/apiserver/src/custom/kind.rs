@@ -2,12 +2,13 @@
 
 use super::{Source, scale};
 use crate::jsonpath::JsonPath;
+use crate::serve::descriptions::describe;
 use crate::strategy::{AGE, ColumnDefinition, NAME, ScalePaths, Strategy};
 use crate::table;
 use jiff::Timestamp;
 use pintle_meta::{field, object, rules};
 use pintle_schema::validate;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 
 pub struct CustomKind {
@@ -138,15 +139,21 @@ impl Strategy for CustomKind {
 
     fn open_api(&self) -> Option<Value> {
         let mut schema = self.source.open_api();
-        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-            for key in ["apiVersion", "kind"] {
-                properties.insert(key.into(), serde_json::json!({"type": "string"}));
-            }
-            properties.insert(
-                "metadata".into(),
-                serde_json::json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}),
-            );
+        if !schema.is_object() {
+            return None;
         }
+        // What every object has, in the words of those that are built in.
+        let about = |key: &str| describe(&format!("core.v1.ConfigMap.{key}"));
+        for key in ["apiVersion", "kind"] {
+            object::set(&mut schema, &["properties", key], json!({"type": "string", "description": about(key)}));
+        }
+        let metadata = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+        // What stands beside a reference is not read: the reference goes into a list of its own.
+        object::set(
+            &mut schema,
+            &["properties", "metadata"],
+            json!({"allOf": [{"$ref": metadata}], "description": about("metadata")}),
+        );
         Some(schema)
     }
 }

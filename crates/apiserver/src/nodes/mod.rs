@@ -7,7 +7,9 @@ pub mod network;
 pub mod remote;
 
 use crate::ApiServer;
+use crate::backend::Backend;
 use crate::body::{Body, Payload};
+use crate::serve::usage::Usage;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
@@ -58,14 +60,11 @@ impl Place {
 }
 
 impl ApiServer {
-    /// From now on nodes are reached so.
-    pub fn set_nodes(&self, nodes: Arc<dyn Nodes>) {
+    /// From now on nodes are reached so, and what they use can be asked.
+    pub async fn set_nodes(&self, nodes: Arc<dyn Nodes>) {
         self.nodes.store(Some(Arc::new(nodes)));
-    }
-
-    /// Whether there is a way to nodes.
-    pub fn knows_nodes(&self) -> bool {
-        self.nodes.load().is_some()
+        let usage: Arc<dyn Backend> = Arc::new(Usage);
+        self.registry.catalogue.amend(|catalogue| catalogue.add(&usage)).await;
     }
 
     /// From now on Pods are reached so.

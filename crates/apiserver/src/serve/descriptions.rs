@@ -59,8 +59,10 @@ fn definitions(kinds: &[Add]) -> Map<String, Value> {
 /// Adds their documentation to the schemas of types, by the names that OpenAPI has for them.
 pub fn document(schemas: &mut Map<String, Value>) {
     let groups: Vec<String> = schemas.keys().filter_map(|name| group_of(name)).collect();
-    let kinds: Vec<Add> =
+    let mut kinds: Vec<Add> =
         KINDS.iter().filter(|(g, _, _)| groups.iter().any(|of| of == g)).map(|(_, _, add)| *add).collect();
+    // Of a custom group metadata is all that is built in: it comes with any kind.
+    kinds.push(KINDS[0].2);
     let mut definitions = definitions(&kinds);
     for (name, schema) in schemas.iter_mut() {
         let Some(mut documented) = definitions.remove(name) else { continue };

@@ -4,7 +4,6 @@ use crate::ApiServer;
 use crate::body::Body;
 use crate::catalogue::{Catalogue, Resource};
 use crate::response::{self, Shape, Wanted};
-use crate::serve::usage;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::Response;
@@ -13,24 +12,15 @@ use serde_json::{Map, Value, json};
 
 pub fn dispatch(server: &ApiServer, parts: &[&str], wanted: Wanted) -> Option<Response<Body>> {
     let catalogue = server.registry.catalogue.latest();
-    let usages = server.knows_nodes();
     let value = match parts {
-        ["api"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, true, false),
-        ["apis"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, false, usages),
+        ["api"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, true),
+        ["apis"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, false),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address()}]}),
         ["apis"] => {
-            let mut groups: Vec<Value> = catalogue.groups().iter().map(|g| group(&g.name, &g.versions)).collect();
-            groups.extend(usages.then(usage::group));
+            let groups: Vec<Value> = catalogue.groups().iter().map(|g| group(&g.name, &g.versions)).collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
         }
-        ["apis", usage::GROUP] if usages => {
-            let mut value = usage::group();
-            value["kind"] = "APIGroup".into();
-            value["apiVersion"] = "v1".into();
-            value
-        }
-        ["apis", usage::GROUP, usage::VERSION] if usages => usage::resource_list(),
         ["api", version] => resource_list(&catalogue, "", version)?,
         ["apis", name] => {
             let found = catalogue.groups().into_iter().find(|g| g.name == *name)?;
@@ -96,23 +86,13 @@ fn storage_version_hash(resource: &Resource) -> String {
     BASE64_STANDARD.encode(&digest.as_ref()[..8])
 }
 
-/// Where the list of groups begins in the answer that has everything.
-const ITEMS: &str = "\"items\":[";
-
 /// Everything in one answer.
-fn aggregated(catalogue: &Catalogue, core: bool, usages: bool) -> Option<Response<Body>> {
+fn aggregated(catalogue: &Catalogue, core: bool) -> Option<Response<Body>> {
     let name = if core { "discovery of the core group" } else { "discovery of all other groups" };
     let document = catalogue.document(name, || Some(all_resources(catalogue, core).to_string()))?;
-    // The text is kept for all requests; a group that the catalogue does not know is put in front of the others.
-    let split = std::str::from_utf8(&document.text).ok().filter(|_| usages).and_then(|text| text.split_once(ITEMS));
-    let (text, tag) = match split {
-        Some((before, after)) => {
-            (format!("{before}{ITEMS}{},{after}", usage::aggregated()).into(), format!("\"{}U\"", document.tag))
-        }
-        None => (document.text.clone(), format!("\"{}\"", document.tag)),
-    };
     let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    Some(response::tagged(response::with_type(200, media, text), &tag))
+    let answer = response::with_type(200, media, document.text.clone());
+    Some(response::tagged(answer, &format!("\"{}\"", document.tag)))
 }
 
 fn all_resources(catalogue: &Catalogue, core: bool) -> Value {

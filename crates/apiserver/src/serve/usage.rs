@@ -3,17 +3,19 @@
 //! The group is there when the server has a way to its nodes. Kubernetes has it from an add-on.
 
 use crate::ApiServer;
+use crate::backend::{Backend, Offered};
 use crate::body::Body;
 use crate::call::Call;
 use crate::codec;
 use crate::keys;
 use crate::nodes;
 use crate::registry::read_error;
-use crate::request::ResourcePath;
+use crate::request::Sent;
 use crate::response::{self, Shape, Wanted};
 use crate::verb::Verb;
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use pintle_meta::labels::Selector;
 use pintle_meta::{Status, object};
@@ -22,8 +24,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub const GROUP: &str = "metrics.k8s.io";
-pub const VERSION: &str = "v1beta1";
+const GROUP: &str = "metrics.k8s.io";
+const VERSION: &str = "v1beta1";
 
 /// Nodes that are asked at once, and how long each may take.
 const AT_ONCE: usize = 16;
@@ -32,42 +34,64 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Over how long a rate is told; nodes measure so often.
 const WINDOW: &str = "10s";
 
-/// Whether a path is one of these, and they are served.
-pub fn is_served(server: &ApiServer, path: &ResourcePath) -> bool {
-    server.knows_nodes()
-        && path.group == GROUP
-        && path.version == VERSION
-        && path.subresource.is_empty()
-        && RESOURCES.iter().any(|(name, ..)| path.resource == *name)
-}
-
-/// The group in a list of groups.
-pub fn group() -> Value {
-    let version = json!({"groupVersion": format!("{GROUP}/{VERSION}"), "version": VERSION});
-    json!({"name": GROUP, "versions": [version], "preferredVersion": version})
-}
-
 /// Its resources: name, kind, and whether they are in a namespace.
 const RESOURCES: [(&str, &str, bool); 2] = [("nodes", "NodeMetrics", false), ("pods", "PodMetrics", true)];
 
-pub fn resource_list() -> Value {
-    let resource = |(name, kind, namespaced): (&str, &str, bool)| json!({"name": name, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": ["get", "list"]});
-    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{GROUP}/{VERSION}"),
-        "resources": RESOURCES.map(resource)})
+pub struct Usage;
+
+impl Backend for Usage {
+    fn group(&self) -> &str {
+        GROUP
+    }
+
+    fn version(&self) -> &str {
+        VERSION
+    }
+
+    fn resources(&self) -> Vec<Offered> {
+        let offered = |(name, kind, namespaced): (&str, &str, bool)| Offered {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            namespaced,
+            verbs: vec!["get".to_owned(), "list".to_owned()],
+            schema: schema(kind),
+        };
+        RESOURCES.map(offered).into()
+    }
+
+    fn answer<'a>(
+        &'a self,
+        server: &'a ApiServer,
+        call: &'a Call,
+        _: Sent,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(answer(server, call))
+    }
 }
 
-/// The group in the answer that has everything.
-pub fn aggregated() -> Value {
-    let resource = |(name, kind, namespaced): (&str, &str, bool)| {
-        json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": kind}, "singularResource": "",
-            "scope": if namespaced { "Namespaced" } else { "Cluster" }, "verbs": ["get", "list"]})
-    };
-    json!({"metadata": {"name": GROUP}, "versions": [
-        {"version": VERSION, "freshness": "Current", "resources": RESOURCES.map(resource)}]})
+/// Amounts of CPU and memory over a window, of a node or of each container of a Pod.
+fn schema(kind: &str) -> Value {
+    let usage = json!({"type": "object", "additionalProperties": {"type": "string"},
+        "description": "The memory usage is the memory working set."});
+    let mut schema = json!({"type": "object", "required": ["timestamp", "window"], "properties": {
+        "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+        "metadata": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+        "timestamp": {"type": "string", "format": "date-time"}, "window": {"type": "string"}}});
+    if kind == "NodeMetrics" {
+        schema["properties"]["usage"] = usage;
+    } else {
+        let container = json!({"type": "object", "required": ["name", "usage"],
+            "properties": {"name": {"type": "string"}, "usage": usage}});
+        schema["properties"]["containers"] = json!({"type": "array", "items": container});
+    }
+    schema
 }
 
-pub async fn answer(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
+async fn answer(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
     let Call { path, query, .. } = call;
+    if !path.subresource.is_empty() {
+        return Err(Status::no_such_resource());
+    }
     let single = match call.verb {
         Verb::Get => true,
         Verb::List => false,

@@ -1,5 +1,8 @@
 //! Definitions beside each other: names belong to who had them first, and each version of a kind has its own schema.
 
+use pintle_apiserver::authn::User;
+use pintle_apiserver::request::Peer;
+use pintle_schema::protobuf::envelope::Body;
 use pintle_testkit::Cluster;
 use serde_json::{Value, json};
 
@@ -218,4 +221,56 @@ async fn a_definition_takes_its_objects_along_though_it_no_longer_serves_them() 
     define(&cluster, &definition("ships", "Ship", &plain())).await;
     let list = cluster.request("GET", path, "", "").await;
     assert_eq!(list.body["items"], json!([]), "{}", list.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_published_schema_of_a_custom_kind_is_the_one_that_was_written() {
+    let cluster = Cluster::start().await;
+    let schema = json!({"description": "Foo CRD for Testing", "type": "object", "properties": {
+        "spec": {"type": "object", "description": "Specification of Foo", "properties": {
+            "bars": {"description": "List of Bars and their specs.", "type": "array", "items": {
+                "type": "object", "required": ["name"], "properties": {
+                    "name": {"description": "Name of Bar.", "type": "string"},
+                    "feeling": {"description": "Whether Bar is feeling great.", "type": "string", "enum": ["Great", "Down"]},
+                    "bazs": {"description": "List of Bazs.", "type": "array", "items": {"type": "string"}}}}}}},
+        "status": {"description": "Status of Foo", "type": "object", "properties": {
+            "bars": {"type": "array", "items": {"type": "object", "properties": {
+                "available": {"type": "boolean"},
+                "quxType": {"description": "d", "pattern": "in-tree|out-of-tree", "type": "string"}}}}}}}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "e2e-test-1-crds.a-test-foo.example.com"},
+        "spec": {"group": "a-test-foo.example.com", "scope": "Namespaced",
+            "names": {"plural": "e2e-test-1-crds", "kind": "e2e-test-1-crd"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    // As client-go sends it: with every empty string and every false.
+    let mut sealed = Vec::new();
+    let body = Body {
+        api_version: "apiextensions.k8s.io/v1",
+        kind: "CustomResourceDefinition",
+        type_name: "apiextensions.v1.CustomResourceDefinition",
+    };
+    body.seal(definition.to_string().as_bytes(), &mut sealed).unwrap();
+    let admin = Peer::Internal(User::internal("kubernetes-admin").into());
+    let media = "application/vnd.kubernetes.protobuf";
+    let created =
+        cluster.request_as(admin, &[("accept", "application/json")], "POST", DEFINITIONS, media, sealed).await;
+    assert_eq!(created.code, 201, "{}", created.body);
+    cluster.settle().await;
+    let request = http::Request::get("/openapi/v2").body(Vec::new()).unwrap();
+    let document: Value = cluster.client().request(request).await.unwrap();
+    let mut published = document["definitions"]["com.example.a-test-foo.v1.e2e-test-1-crd"].clone();
+    for (added, says) in
+        [("apiVersion", "APIVersion defines"), ("kind", "Kind is a"), ("metadata", "Standard object's")]
+    {
+        let added = published["properties"].as_object_mut().unwrap().remove(added).unwrap();
+        assert!(added["description"].as_str().unwrap().starts_with(says), "{added}");
+    }
+    assert!(published.as_object_mut().unwrap().remove("x-kubernetes-group-version-kind").is_some());
+    // What `kubectl explain` says of the metadata is in the document of the group.
+    let request = http::Request::get("/openapi/v3/apis/a-test-foo.example.com/v1").body(Vec::new()).unwrap();
+    let group: Value = cluster.client().request(request).await.unwrap();
+    let metadata = &group["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"];
+    let created = metadata["creationTimestamp"]["description"].as_str().unwrap_or_default();
+    assert!(created.starts_with("CreationTimestamp is a timestamp"), "{created}");
+    assert_eq!(published, schema);
 }
