@@ -87,13 +87,16 @@ fn normal(mut objects: BTreeMap<String, Value>) -> Snapshot {
     }
     for (key, object) in &objects {
         let shown = words.say(key);
-        words.learn_exact(text(object, "/metadata/uid"), &format!("uid of {shown}"));
         for pointer in ["/status/podIP", "/spec/clusterIP"] {
             let address = text(object, pointer);
             if !address.is_empty() && address != "None" {
                 words.learn_exact(address, &format!("address of {shown}"));
             }
         }
+    }
+    // An IPAddress is named by its address: only now is it known whose that is.
+    for (key, object) in &objects {
+        words.learn_exact(text(object, "/metadata/uid"), &format!("uid of {}", words.say(key)));
     }
     let said = objects.into_iter().map(|(key, mut object)| {
         words.rewrite(&mut object);

@@ -196,8 +196,9 @@ impl Level {
             Err(Err(refusal)) => return Err(refusal),
         };
         flow.counts.waiting.inc();
-        let _leaves = Leaves(&flow);
+        let mut leaves = Leaves { flow: &flow, gave_up: true };
         let told = tokio::time::timeout(patience, waiting).await;
+        leaves.gave_up = false;
         flow.counts.waited.observe(arrived.elapsed().as_secs_f64());
         let mut state = self.state();
         match told {
@@ -228,7 +229,6 @@ impl Level {
                 Ok(seat) => seat,
                 Err(_) => self.sit(&mut self.state(), asked, 0, Instant::now()),
             },
-            // Levels that do not queue have no place to wait in.
             Err(Err(_)) => self.sit(&mut self.state(), asked, 0, Instant::now()),
         }
     }
@@ -242,7 +242,10 @@ impl Level {
         let mut state = self.state();
         let number = match state.excess {
             Excess::Exempt => return Ok(self.sit(&mut state, asked, 0, now)),
-            Excess::Reject if state.has_room(asked.seats) => return Ok(self.sit(&mut state, asked, 0, now)),
+            // There is no place to wait in: who may not be refused sits beside the others.
+            Excess::Reject if !may_refuse || state.has_room(asked.seats) => {
+                return Ok(self.sit(&mut state, asked, 0, now));
+            }
             Excess::Reject => {
                 state.counts.rejected += 1;
                 return Err(Err(state.refuse(CONCURRENCY)));
@@ -296,7 +299,6 @@ impl Level {
         while state.fair.next_seats().is_some_and(|seats| state.has_room(seats)) {
             let Some((queue, _, waiter)) = state.fair.pop() else { break };
             if waiter.tell.is_closed() {
-                state.counts.cancelled += 1;
                 continue;
             }
             let seat = self.sit(state, waiter.asked, queue, now);
@@ -367,12 +369,18 @@ impl Drop for Seat {
     }
 }
 
-/// One that waits is counted until it does not.
-struct Leaves<'a>(&'a Flow);
+/// One that waits is counted until it does not. Its client may give up meanwhile.
+struct Leaves<'a> {
+    flow: &'a Flow,
+    gave_up: bool,
+}
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        self.0.counts.waiting.dec();
+        self.flow.counts.waiting.dec();
+        if self.gave_up {
+            self.flow.level.state().counts.cancelled += 1;
+        }
     }
 }
 

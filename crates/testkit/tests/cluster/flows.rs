@@ -121,6 +121,10 @@ async fn who_gives_up_leaves_no_place_behind() {
     let (answer, ()) = tokio::join!(ask(&cluster, "modest", QUICK), leaves);
     assert_eq!(answer.code, 200);
     assert_eq!(seats(&cluster, "modest", 3).await.len(), 3, "all seats are free");
+    let levels = cluster.request("GET", "/debug/api_priority_and_fairness/dump_priority_levels", "", "").await;
+    let levels = levels.body.as_str().unwrap().to_owned();
+    let tight = levels.lines().find(|line| line.starts_with("tight,")).unwrap();
+    assert!(tight.ends_with(",\t0,\t0,\t600"), "none refused, none too late, all of them gave up: {tight}");
 }
 
 #[tokio::test(start_paused = true)]
