@@ -43,8 +43,8 @@ pub async fn publish(server: &ApiServer, url: &str, ca_pem: &str) -> Result<(), 
         "clusters": [{"name": "", "cluster": {"server": url, "certificate-authority-data": BASE64_STANDARD.encode(ca_pem)}}],
     });
     write_map(server, "kube-public", "cluster-info", &[("kubeconfig", format!("{config:#}\n"))]).await?;
-    // What an API server of somebody else needs to know whom this one has authenticated. Its name is that of the certificate
-    // with which requests will be passed on.
+    // From this, other API servers learn how to recognize a request that this server authenticated and passed on. The name is
+    // the one in the certificate with which it will be passed on.
     let list = |name: &str| json!([name]).to_string();
     let authentication = [
         ("client-ca-file", ca_pem.to_owned()),

@@ -3,7 +3,7 @@
 //! Watches, logs that are followed and connections to containers last as long as they are wanted.
 
 use crate::request::Target;
-use pintle_meta::Status;
+use pintle_meta::{Status, duration};
 use std::time::Duration;
 
 /// How long a request may take until its answer begins.
@@ -40,43 +40,10 @@ fn asked(text: &str) -> Result<Duration, Status> {
         let why = format!("invalid timeout specified in the request URL - time: invalid duration {text:?}");
         Status::bad_request(why)
     };
-    let seconds = seconds(text).ok_or_else(refused)?;
+    let seconds = duration::seconds(text).ok_or_else(refused)?;
+    // A negative one counts as not given.
     let limit = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST);
     Ok(if limit.is_zero() { LONGEST } else { limit.min(LONGEST) })
-}
-
-/// `1m30s`, `500ms`, `0`: numbers with units, as Go writes durations. Negative ones are none.
-fn seconds(text: &str) -> Option<f64> {
-    let (negative, mut rest) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    if rest == "0" {
-        return Some(0.0);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut sum = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0)?;
-        let (number, unit) = rest.split_at(digits);
-        let end = unit.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(unit.len());
-        let (unit, next) = unit.split_at(end);
-        let scale = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" | "μs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        sum += number.parse::<f64>().ok()? * scale;
-        rest = next;
-    }
-    Some(if negative { -sum } else { sum })
 }
 
 #[cfg(test)]

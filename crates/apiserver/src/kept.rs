@@ -12,9 +12,10 @@ use crate::bootstrap::write_missing;
 use crate::codec;
 use crate::custom::Definition;
 use crate::keys;
+use crate::own::{Watches, commit_unless_changed};
 use crate::registry::read_error;
 use pintle_meta::{Status, object};
-use pintle_store::{Entry, Event, EventKind, Expect, Op, Range, ReadError, Txn, Watch};
+use pintle_store::{Entry, Event, EventKind, Expect, Op, Range, Txn};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,30 +41,22 @@ pub async fn run(server: ApiServer) {
         if let Err(status) = follow(&server).await {
             tracing::warn!(%status, "what the server says about itself is not up to date");
         }
-        tokio::select! {
-            biased;
-            () = server.stopping() => return,
-            () = tokio::time::sleep(AGAIN) => {}
-        }
+        server.pause(AGAIN).await;
     }
 }
 
 /// Looks at everything once, then at what changes.
 async fn follow(server: &ApiServer) -> Result<(), Status> {
-    let store = &server.registry.store;
-    let after = store.revision();
-    let watches: Result<Vec<Watch>, ReadError> = WATCHED.iter().map(|prefix| store.watch(prefix, after)).collect();
-    let mut watches = watches.map_err(read_error)?;
+    let mut watches = Watches::open(server, &WATCHED)?;
     let mut pending = everything(server).await?;
     loop {
         settle(server, std::mem::take(&mut pending)).await?;
-        let changed = futures::future::select_all(watches.iter_mut().map(|watch| Box::pin(watch.next())));
-        let (events, ..) = tokio::select! {
+        let events = tokio::select! {
             biased;
             () = server.stopping() => return Ok(()),
-            changed = changed => changed,
+            events = watches.next() => events?,
         };
-        events.map_err(read_error)?.iter().for_each(|event| pending.note(event));
+        events.iter().for_each(|event| pending.note(event));
     }
 }
 
@@ -133,9 +126,7 @@ async fn api_service(server: &ApiServer, name: &str) -> Result<(), Status> {
     }
     let checks = vec![(key.clone(), Expect::Revision(entry.mod_revision))];
     let txn = Txn { checks, ops: vec![Op::Delete { key }], ..Txn::default() };
-    // Whoever wrote it in between is looked at next.
-    _ = store.commit(txn).await;
-    Ok(())
+    commit_unless_changed(server, txn).await
 }
 
 /// Writes the IPAddress of an address that a Service holds, if it is missing.
@@ -150,7 +141,6 @@ async fn show_address(server: &ApiServer, address: &str) -> Result<(), Status> {
     let shown = addresses::ip_address(address, object::namespace(&service), object::name(&service));
     let Some(key) = registry.show(&mut txn, shown) else { return Ok(()) };
     txn.checks = vec![(claim, Expect::Revision(held.mod_revision)), (key, Expect::Absent)];
-    // It is there already, or the Service let go of the address.
-    _ = store.commit(txn).await;
-    Ok(())
+    // A conflict: it is there already, or the Service let go of the address.
+    commit_unless_changed(server, txn).await
 }

@@ -16,7 +16,7 @@
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
-//! - [`causes`]: why each write of late happened
+//! - [`causes`]: why each recent write happened
 //! - [`strategy`], [`resources`]: what is special about a kind; [`no_effect`]: what is stored and has no effect yet
 //! - [`catalogue`], [`custom`], [`backend`]: what is served: built-in, custom, and answered by others than the registry
 //! - [`codec`]: objects as bytes; [`table`], [`jsonpath`]: what is shown of them; [`notation`]: JSON, YAML, protobuf;
@@ -52,6 +52,7 @@ pub mod no_effect;
 pub mod nodes;
 pub mod notation;
 pub mod notes;
+pub mod own;
 pub mod parse;
 pub mod pki;
 pub mod registry;

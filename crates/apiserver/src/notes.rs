@@ -3,7 +3,7 @@
 use crate::flow::Line;
 use http::{HeaderName, HeaderValue, Response, header};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::time::Instant;
 
 /// All warnings of an answer together are no longer than this; if they would be, each is cut.
@@ -19,7 +19,6 @@ const FLOW_HEADERS: [HeaderName; 2] = [
 pub struct Notes {
     pub began: Instant,
     noted: Mutex<Noted>,
-    flow: OnceLock<Arc<[HeaderValue; 2]>>,
     line: OnceLock<Line>,
 }
 
@@ -35,16 +34,11 @@ pub struct Mark(usize);
 
 impl Notes {
     pub fn new() -> Self {
-        Notes { began: Instant::now(), noted: Mutex::default(), flow: OnceLock::new(), line: OnceLock::new() }
+        Notes { began: Instant::now(), noted: Mutex::default(), line: OnceLock::new() }
     }
 
-    /// The UIDs of the call's flow schema and priority level.
-    pub fn flows(&self, uids: &Arc<[HeaderValue; 2]>) {
-        let _ = self.flow.set(uids.clone());
-    }
-
-    /// Where the call takes a seat for what it does after its answer began.
-    pub fn queue_again(&self, line: Line) {
+    /// The flow that the call belongs to, in which it queues again for what it does after its answer began.
+    pub fn flows(&self, line: Line) {
         let _ = self.line.set(line);
     }
 
@@ -81,7 +75,7 @@ impl Notes {
 
     /// Adds the remarks to an answer, each once, as many as fit.
     pub fn tell<B>(&self, response: &mut Response<B>) {
-        for (name, uid) in FLOW_HEADERS.into_iter().zip(self.flow.get().into_iter().flat_map(|uids| uids.iter())) {
+        for (name, uid) in FLOW_HEADERS.into_iter().zip(self.line().into_iter().flat_map(Line::uids)) {
             response.headers_mut().insert(name, uid.clone());
         }
         let noted = self.noted();

@@ -35,7 +35,7 @@ pub struct Registry {
     pub random: Random,
     pub catalogue: Follower<Catalogue>,
     pub admission: Admission,
-    /// Why each write of late happened.
+    /// Why each recent write happened.
     pub causes: Causes,
     /// The loops of this program run. Where others do, this server does not know what is acted on.
     pub own_loops: AtomicBool,

@@ -16,6 +16,7 @@
 //! - [`status`]: the answer that says what went wrong
 
 pub mod clock;
+pub mod duration;
 pub mod field;
 pub mod hash;
 pub mod labels;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Schema {
-    /// Compiles `openAPIV3Schema` of one version. It refuses what no server should carry: patterns that are none, schemas
+    /// Compiles `openAPIV3Schema` of one version. It refuses what no server should carry: patterns that cannot be read, schemas
     /// without end, defaults out of proportion. What is merely forbidden is compiled as well as may be, because a definition
     /// that was stored before it was forbidden is served on. Errors stand under `base`.
     ///

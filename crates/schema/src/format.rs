@@ -112,33 +112,7 @@ fn is_date_time(text: &str) -> bool {
 
 /// `1h30m` as Go writes it, or a text with at least one count and unit as in `2 days`.
 fn is_duration(text: &str) -> bool {
-    is_go_duration(text) || has_counted_unit(text)
-}
-
-fn is_go_duration(text: &str) -> bool {
-    const UNITS: [&str; 8] = ["ns", "us", "µs", "μs", "ms", "s", "m", "h"];
-    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if rest == "0" {
-        return true;
-    }
-    if rest.is_empty() {
-        return false;
-    }
-    while !rest.is_empty() {
-        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let digits = rest[..number].bytes().filter(u8::is_ascii_digit).count();
-        // At most one point, and not a point alone.
-        if digits == 0 || digits + 1 < number || digits > 18 {
-            return false;
-        }
-        rest = &rest[number..];
-        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        if !UNITS.contains(&&rest[..unit]) {
-            return false;
-        }
-        rest = &rest[unit..];
-    }
-    true
+    pintle_meta::duration::seconds(text).is_some() || has_counted_unit(text)
 }
 
 fn has_counted_unit(text: &str) -> bool {

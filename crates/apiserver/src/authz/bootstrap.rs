@@ -124,8 +124,7 @@ pub fn cluster_info_for_all() -> [Value; 2] {
     [role, binding]
 }
 
-/// Who may read how to authenticate those who come through this server: the components of the cluster, and whoever is bound to
-/// the role, as API servers of others are.
+/// Lets components of the cluster, and whoever else is bound to the role, read how this server shows whom it authenticated.
 pub fn authentication_readers() -> [Value; 2] {
     const ROLE: &str = "extension-apiserver-authentication-reader";
     let in_system = |kind: &str, name: &str| {

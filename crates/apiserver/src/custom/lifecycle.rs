@@ -6,7 +6,8 @@ use crate::call::Call;
 use crate::codec;
 use crate::keys::{self, DEFINITIONS};
 use crate::notes::Notes;
-use crate::registry::{Change, DeleteOptions, Error, names_of, read_error};
+use crate::own;
+use crate::registry::{DeleteOptions, Error, names_of, read_error};
 use crate::verb::Verb;
 use pintle_meta::{Status, object};
 use pintle_store::{Entry, Range};
@@ -201,21 +202,6 @@ async fn change(
     let resource = catalogue
         .get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         .ok_or_else(Status::no_such_resource)?;
-    let name = object::name(definition);
-    let call = Call::own(Verb::Update, resource, "", name, "kube-apiserver").through("status");
-    let mut gone = false;
-    let result = server
-        .registry
-        .update(&call, &Notes::new(), |current| match current {
-            Some(current) => Ok(Change::new(with(current))),
-            None => {
-                gone = true;
-                Err(Status::not_found("apiextensions.k8s.io", "customresourcedefinitions", name))
-            }
-        })
-        .await;
-    match result {
-        Err(error) if !gone => Err(error.into()),
-        _ => Ok(()),
-    }
+    let call = Call::own(Verb::Update, resource, "", object::name(definition), "kube-apiserver").through("status");
+    own::change(server, &call, with).await
 }

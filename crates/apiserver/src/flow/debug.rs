@@ -45,12 +45,11 @@ fn levels(server: &ApiServer) -> Vec<Vec<String>> {
         let row = |dump: &Dump<'_>| {
             let counts = dump.counts();
             let active = dump.queues().filter(|queue| !queue.waiting.is_empty()).count();
-            let idle = counts.seated == 0 && dump.waiting() == 0;
             vec![
                 level.name.clone(),
                 active.to_string(),
-                idle.to_string(),
-                "false".to_owned(),
+                dump.is_idle().to_string(),
+                level.is_quiescing().to_string(),
                 dump.waiting().to_string(),
                 counts.seated.to_string(),
                 counts.dispatched.to_string(),

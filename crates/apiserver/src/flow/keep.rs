@@ -6,15 +6,14 @@ use crate::call::Call;
 use crate::codec;
 use crate::keys::{FLOW_SCHEMAS, PRIORITY_LEVELS};
 use crate::notes::Notes;
+use crate::own::{self, Watches};
 use crate::registry::{Change, read_error};
 use crate::resources::check::same;
 use crate::verb::Verb;
-use futures::future::{Either, select};
 use pintle_meta::{Status, object};
-use pintle_store::{Range, Watch};
+use pintle_store::Range;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::time::Duration;
 
 /// Who owns what this loop writes, as in Kubernetes.
@@ -25,33 +24,25 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs until the server stops, woken by changes of these objects alone.
 pub async fn run(server: ApiServer) {
-    let store = &server.registry.store;
     while !server.is_stopping() {
-        // The watches open before the look, so that no change falls between.
-        let after = store.revision();
-        let watches = store.watch(FLOW_SCHEMAS, after).and_then(|a| Ok((a, store.watch(PRIORITY_LEVELS, after)?)));
-        let Ok((mut schemas, mut levels)) = watches else {
-            server.pause(AGAIN).await;
-            continue;
-        };
-        loop {
-            let looked = look(&server).await;
-            let again =
-                looked.inspect_err(|status| tracing::warn!(%status, "flow schemas are not settled yet")).is_err();
-            tokio::select! {
-                biased;
-                () = server.stopping() => return,
-                told = either(&mut schemas, &mut levels) => if !told { break },
-                () = tokio::time::sleep(AGAIN), if again => {}
-            }
+        if let Err(status) = follow(&server).await {
+            tracing::warn!(%status, "flow schemas are not settled yet");
         }
+        server.pause(AGAIN).await;
     }
 }
 
-/// Waits for a change of either; false if a watch was lost.
-async fn either(schemas: &mut Watch, levels: &mut Watch) -> bool {
-    match select(pin!(schemas.next()), pin!(levels.next())).await {
-        Either::Left((told, _)) | Either::Right((told, _)) => told.is_ok(),
+/// Looks at all of them now, and after each change.
+async fn follow(server: &ApiServer) -> Result<(), Status> {
+    // The watches open before the look, so that no change falls between.
+    let mut watches = Watches::open(server, &[FLOW_SCHEMAS, PRIORITY_LEVELS])?;
+    loop {
+        look(server).await?;
+        tokio::select! {
+            biased;
+            () = server.stopping() => return Ok(()),
+            events = watches.next() => { events?; }
+        }
     }
 }
 
@@ -112,18 +103,12 @@ async fn tell(server: &ApiServer, name: &str, condition: Value) -> Result<(), St
     let catalogue = server.registry.catalogue.latest();
     let resource = catalogue.get(GROUP, "v1", "flowschemas").ok_or_else(Status::no_such_resource)?;
     let call = Call::own(Verb::Update, resource, "", name, MANAGER).through("status");
-    let mut gone = false;
-    let change = |current: Option<&Value>| {
-        let Some(current) = current else {
-            gone = true;
-            return Err(Status::not_found(GROUP, "flowschemas", name));
-        };
+    let with = |current: &Value| {
         let mut object = current.clone();
         let others = object::list(current, &["status", "conditions"]).iter().filter(|one| one["type"] != "Dangling");
         let conditions: Vec<Value> = others.cloned().chain([condition.clone()]).collect();
         object::set(&mut object, &["status", "conditions"], conditions);
-        Ok(Change::new(object))
+        object
     };
-    let told = server.registry.update(&call, &Notes::new(), change).await;
-    if gone { Ok(()) } else { told.map(|_| ()).map_err(Status::from) }
+    own::change(server, &call, with).await
 }

@@ -21,7 +21,6 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const QUEUE_FULL: &str = "queue-full";
 pub const CONCURRENCY: &str = "concurrency-limit";
 pub const TIME_OUT: &str = "time-out";
-pub const CANCELLED: &str = "cancelled";
 
 /// The longest time after which a refused client is told to come again.
 const MAX_RETRY_SECONDS: u32 = 32;
@@ -29,6 +28,8 @@ const MAX_RETRY_SECONDS: u32 = 32;
 pub struct Level {
     pub name: String,
     exempt: AtomicBool,
+    /// Its object is gone.
+    quiescing: AtomicBool,
     widest: AtomicU32,
     gauges: LevelGauges,
     state: Mutex<State>,
@@ -67,9 +68,8 @@ struct Waiter {
 }
 
 /// Who asks for a seat.
-#[derive(Clone)]
 pub struct Asked {
-    pub flow: Flow,
+    pub flow: Arc<Flow>,
     pub hash: u64,
     pub seats: u32,
     pub arrived: Instant,
@@ -80,7 +80,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn new(flow: &Flow, call: &Call, seats: u32, arrived: Instant) -> Self {
+    pub fn new(flow: &Arc<Flow>, call: &Call, seats: u32, arrived: Instant) -> Self {
         let exempt = flow.level.is_exempt();
         let distinct = flow.schema.flow(&call.user, &call.path.namespace);
         let hash = if exempt { 0 } else { xxh3_64(format!("{}\0{distinct}", flow.schema.name).as_bytes()) };
@@ -102,10 +102,16 @@ pub struct Refusal {
     pub retry_after: u32,
 }
 
+/// What somebody who asks finds.
+enum Place {
+    Seat(Seat),
+    Queue(oneshot::Receiver<Seat>),
+    None(Refusal),
+}
+
 /// What a request holds while it is worked on.
 pub struct Seat {
-    level: Arc<Level>,
-    flow: Flow,
+    flow: Arc<Flow>,
     /// In which queue it is accounted for, and under which number it is listed.
     queue: u32,
     number: u64,
@@ -131,6 +137,7 @@ impl Level {
         Level {
             name: name.to_owned(),
             exempt: AtomicBool::new(false),
+            quiescing: AtomicBool::new(false),
             widest: AtomicU32::new(1),
             gauges,
             state: Mutex::new(state),
@@ -146,12 +153,20 @@ impl Level {
         self.widest.load(Ordering::Relaxed)
     }
 
-    pub fn is_idle(&self) -> bool {
-        let state = self.state();
-        state.counts.seated == 0 && state.fair.waiting() == 0
+    pub fn quiesce(&self, quiescing: bool) {
+        self.quiescing.store(quiescing, Ordering::Relaxed);
     }
 
-    pub fn set(self: &Level, excess: Excess, limits: [u32; 3], widest: u32) {
+    pub fn is_quiescing(&self) -> bool {
+        self.quiescing.load(Ordering::Relaxed)
+    }
+
+    /// Is its object gone, and everybody who was there?
+    pub fn is_over(&self) -> bool {
+        self.is_quiescing() && self.dump(|dump| dump.is_idle())
+    }
+
+    pub fn set(&self, excess: Excess, limits: [u32; 3], widest: u32) {
         self.exempt.store(excess == Excess::Exempt, Ordering::Relaxed);
         self.widest.store(widest, Ordering::Relaxed);
         let mut state = self.state();
@@ -165,7 +180,7 @@ impl Level {
         self.gauges.current.set(i64::from(state.current));
     }
 
-    /// What it needs, from what was asked of late.
+    /// What it needs, by what was asked recently.
     pub fn wish(&self, now: Instant) -> Wish {
         let mut state = self.state();
         state.note_demand(now);
@@ -188,32 +203,29 @@ impl Level {
     pub async fn take(self: &Arc<Self>, asked: Asked, patience: Duration) -> Result<Seat, Refusal> {
         let (flow, arrived) = (asked.flow.clone(), asked.arrived);
         let waiting = match self.sit_or_queue(asked, true) {
-            Ok(seat) => {
+            Place::Seat(seat) => {
                 flow.counts.waited.observe(0.0);
                 return Ok(seat);
             }
-            Err(Ok(waiting)) => waiting,
-            Err(Err(refusal)) => return Err(refusal),
+            Place::Queue(waiting) => waiting,
+            Place::None(refusal) => return Err(refusal),
         };
         flow.counts.waiting.inc();
         let mut leaves = Leaves { flow: &flow, gave_up: true };
         let told = tokio::time::timeout(patience, waiting).await;
         leaves.gave_up = false;
         flow.counts.waited.observe(arrived.elapsed().as_secs_f64());
-        let mut state = self.state();
-        match told {
-            Ok(Ok(seat)) => Ok(seat),
-            Ok(Err(_)) => Err(state.refuse(CANCELLED)),
-            Err(_) => {
-                state.counts.timed_out += 1;
-                Err(state.refuse(TIME_OUT))
-            }
+        if let Ok(Ok(seat)) = told {
+            return Ok(seat);
         }
+        let mut state = self.state();
+        state.counts.timed_out += 1;
+        Err(state.refuse(TIME_OUT))
     }
 
     /// A seat for more work of a request that was let in before: it waits its turn and is not refused.
-    pub async fn again(self: &Arc<Self>, flow: &Flow, hash: u64) -> Seat {
-        let asked = Asked {
+    pub async fn again(self: &Arc<Self>, flow: &Arc<Flow>, hash: u64) -> Seat {
+        let asked = || Asked {
             flow: flow.clone(),
             hash,
             seats: 1,
@@ -223,43 +235,37 @@ impl Level {
             path: ResourcePath::default(),
             url: String::new(),
         };
-        match self.sit_or_queue(asked.clone(), false) {
-            Ok(seat) => seat,
-            Err(Ok(waiting)) => match waiting.await {
-                Ok(seat) => seat,
-                Err(_) => self.sit(&mut self.state(), asked, 0, Instant::now()),
-            },
-            Err(Err(_)) => self.sit(&mut self.state(), asked, 0, Instant::now()),
-        }
+        let told = match self.sit_or_queue(asked(), false) {
+            Place::Seat(seat) => Some(seat),
+            Place::Queue(waiting) => waiting.await.ok(),
+            Place::None(_) => None,
+        };
+        told.unwrap_or_else(|| self.sit(&mut self.state(), asked(), 0, Instant::now()))
     }
 
-    fn sit_or_queue(
-        self: &Arc<Self>,
-        asked: Asked,
-        may_refuse: bool,
-    ) -> Result<Seat, Result<oneshot::Receiver<Seat>, Refusal>> {
+    fn sit_or_queue(self: &Arc<Self>, asked: Asked, may_refuse: bool) -> Place {
         let now = asked.arrived;
         let mut state = self.state();
         let number = match state.excess {
-            Excess::Exempt => return Ok(self.sit(&mut state, asked, 0, now)),
+            Excess::Exempt => return Place::Seat(self.sit(&mut state, asked, 0, now)),
             // There is no place to wait in: who may not be refused sits beside the others.
             Excess::Reject if !may_refuse || state.has_room(asked.seats) => {
-                return Ok(self.sit(&mut state, asked, 0, now));
+                return Place::Seat(self.sit(&mut state, asked, 0, now));
             }
             Excess::Reject => {
                 state.counts.rejected += 1;
-                return Err(Err(state.refuse(CONCURRENCY)));
+                return Place::None(state.refuse(CONCURRENCY));
             }
             Excess::Queue { queues, hand, length } => {
                 let number = state.fair.shortest(&deal(asked.hash, queues, hand));
                 if state.fair.waiting() == 0 && state.has_room(asked.seats) {
-                    return Ok(self.sit(&mut state, asked, number, now));
+                    return Place::Seat(self.sit(&mut state, asked, number, now));
                 }
                 if may_refuse && state.fair.length(number) >= length as usize {
                     state.fair.prune(number, |waiter| waiter.tell.is_closed());
                     if state.fair.length(number) >= length as usize {
                         state.counts.rejected += 1;
-                        return Err(Err(state.refuse(QUEUE_FULL)));
+                        return Place::None(state.refuse(QUEUE_FULL));
                     }
                 }
                 number
@@ -271,7 +277,7 @@ impl Level {
         let seated = self.seat_who_fits(&mut state, now);
         drop(state);
         tell(seated);
-        Err(Ok(waiting))
+        Place::Queue(waiting)
     }
 
     /// Takes seats for somebody whose turn it is.
@@ -290,7 +296,7 @@ impl Level {
         flow.counts.dispatched.inc();
         flow.counts.executing.inc();
         flow.counts.executing_seats.inc_by(i64::from(seats));
-        Seat { level: self.clone(), flow, queue, number, seats, began: now }
+        Seat { flow, queue, number, seats, began: now }
     }
 
     /// Those whose turn it is now, with their seats. They are told when nothing is locked.
@@ -364,8 +370,7 @@ impl State {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let level = self.level.clone();
-        level.leave(self);
+        self.flow.level.leave(self);
     }
 }
 
@@ -432,6 +437,10 @@ impl Dump<'_> {
 
     pub fn waiting(&self) -> usize {
         self.0.fair.waiting()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.0.counts.seated == 0 && self.waiting() == 0
     }
 
     pub fn queues(&self) -> impl Iterator<Item = QueueDump<'_>> {

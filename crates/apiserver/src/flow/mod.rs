@@ -32,6 +32,7 @@ use crate::keys;
 use crate::notes::Notes;
 use crate::verb::Verb;
 use estimate::Sizes;
+use http::HeaderValue;
 use level::{Asked, Level, Refusal, Seat};
 use metrics::Families;
 use pintle_meta::Status;
@@ -68,16 +69,17 @@ impl Levels {
         Levels { seats, families, all: Mutex::default(), adjusted: Mutex::new(Instant::now()) }
     }
 
-    /// The level of a name, which is new if there is none.
+    /// The level of this name; it is made if it is missing.
     fn get(&self, name: &str) -> Arc<Level> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(name.to_owned()).or_insert_with(|| Arc::new(Level::new(name, self.families.level(name)))).clone()
     }
 
-    /// Levels without an object are forgotten once nobody sits or waits there.
+    /// Marks the levels whose objects are gone. They go when nobody sits or waits there.
     fn retire(&self, is_wanted: impl Fn(&str) -> bool) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|name, level| is_wanted(name) || !level.is_idle());
+        all.iter().for_each(|(name, level)| level.quiesce(!is_wanted(name)));
+        all.retain(|_, level| !level.is_over());
     }
 
     pub fn list(&self) -> Vec<Arc<Level>> {
@@ -94,6 +96,7 @@ impl Levels {
     }
 
     fn adjust(&self, now: Instant) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, level| !level.is_over());
         let levels = self.list();
         let wishes: Vec<_> = levels.iter().map(|level| level.wish(now)).collect();
         let grants = share::grant(&wishes);
@@ -121,7 +124,6 @@ impl FlowControl {
         }
         let rules = self.rules.current().await;
         let flow = rules.classify(call);
-        notes.flows(&flow.headers);
         let now = Instant::now();
         if !flow.level.is_exempt() {
             self.levels.adjust_if_due(now);
@@ -129,9 +131,8 @@ impl FlowControl {
         let seats = self.sizes.seats(call, flow.level.widest());
         flow.counts.estimated.observe(f64::from(seats));
         let asked = Asked::new(flow, call, seats, now);
-        let line = Line { flow: flow.clone(), hash: asked.hash };
-        let seat = flow.level.take(asked, PATIENCE).await.map_err(|refusal| refused(flow, refusal))?;
-        notes.queue_again(line);
+        notes.flows(Line { flow: flow.clone(), hash: asked.hash });
+        let seat = flow.level.take(asked, PATIENCE).await.map_err(|refusal| refused(flow, &refusal))?;
         Ok(Some(seat))
     }
 
@@ -148,23 +149,27 @@ impl FlowControl {
 /// The place of a request that goes on after it was answered: each piece of a long list takes a seat of its own.
 #[derive(Clone)]
 pub struct Line {
-    flow: Flow,
+    flow: Arc<Flow>,
     hash: u64,
 }
 
 impl Line {
+    /// The UIDs of the flow schema and the priority level.
+    pub fn uids(&self) -> &[HeaderValue; 2] {
+        &self.flow.uids
+    }
+
     /// A seat for the next piece. Nobody is refused half-way.
     pub async fn again(&self) -> Seat {
         self.flow.level.again(&self.flow, self.hash).await
     }
 }
 
-fn refused(flow: &Flow, refusal: Refusal) -> Status {
+fn refused(flow: &Flow, refusal: &Refusal) -> Status {
     flow.counts.refused(refusal.reason);
     let why = match refusal.reason {
         level::QUEUE_FULL => "the queue of its flow is full",
         level::TIME_OUT => "it waited too long for its turn",
-        level::CANCELLED => "its priority level is gone",
         _ => "there is no room",
     };
     let message = format!(

@@ -20,16 +20,16 @@ pub struct Rules {
     schemas: BTreeMap<String, Arc<Schema>>,
     specs: BTreeMap<String, LevelSpec>,
     /// In the order in which they are tried; the last one takes everything.
-    flows: Arc<[Flow]>,
+    flows: Arc<[Arc<Flow>]>,
 }
 
 /// A schema and the level that it leads to.
-#[derive(Clone)]
 pub struct Flow {
     pub schema: Arc<Schema>,
     pub level: Arc<Level>,
-    pub counts: Arc<Counts>,
-    pub headers: Arc<[HeaderValue; 2]>,
+    pub counts: Counts,
+    /// The UIDs of both, as answers carry them.
+    pub uids: [HeaderValue; 2],
 }
 
 impl Rules {
@@ -39,7 +39,7 @@ impl Rules {
         rules
     }
 
-    pub fn classify(&self, call: &Call) -> &Flow {
+    pub fn classify(&self, call: &Call) -> &Arc<Flow> {
         let fitting = self.flows.iter().find(|flow| flow.schema.matches(call));
         // There is always a last one: see `settle`.
         fitting.unwrap_or_else(|| &self.flows[self.flows.len() - 1])
@@ -47,9 +47,10 @@ impl Rules {
 
     /// The seats of each level, from its share of all.
     fn share_out(&self, specs: &BTreeMap<String, LevelSpec>) {
-        let all: u32 = specs.values().map(|spec| spec.shares).sum();
+        // Shares are any numbers: their sum may be larger than each can be.
+        let all: f64 = specs.values().map(|spec| f64::from(spec.shares)).sum();
         for (name, spec) in specs {
-            let part = f64::from(spec.shares) / f64::from(all.max(1));
+            let part = f64::from(spec.shares) / all.max(1.0);
             let nominal = (f64::from(self.levels.seats) * part).ceil() as u32;
             self.levels.get(name).configure(spec, nominal, self.levels.seats);
         }
@@ -94,12 +95,12 @@ impl Followed for Rules {
         let flow = |schema: Arc<Schema>| {
             let uid = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
             let level_uid = specs.get(&schema.level).map_or("", |spec| spec.uid.as_str());
-            Flow {
+            Arc::new(Flow {
                 level: self.levels.get(&schema.level),
-                counts: Arc::new(self.levels.families.flow(&schema.level, &schema.name)),
-                headers: Arc::new([uid(&schema.uid), uid(level_uid)]),
+                counts: self.levels.families.flow(&schema.level, &schema.name),
+                uids: [uid(&schema.uid), uid(level_uid)],
                 schema,
-            }
+            })
         };
         self.flows = schemas.into_iter().map(flow).collect();
     }
@@ -114,7 +115,7 @@ impl Level {
             Excess::Queue { hand, .. } => (f64::from(nominal) * 0.15).ceil().min(f64::from(nominal / hand)) as u32,
             _ => super::estimate::MAX_SEATS,
         };
-        self.set(spec.excess, [nominal, nominal - lent, nominal + borrowed], widest.max(1));
+        self.set(spec.excess, [nominal, nominal - lent, nominal.saturating_add(borrowed)], widest.max(1));
     }
 }
 
@@ -204,6 +205,21 @@ mod tests {
         let rules = Rules::new(Arc::new(Levels::new(600, Families::default())));
         assert_eq!(of(&rules, "admin", &["system:masters"], Method::GET, "/api/v1/pods").0, "exempt");
         assert_eq!(of(&rules, "jane", &["system:authenticated"], Method::GET, "/api/v1/pods").0, "catch-all");
+    }
+
+    #[test]
+    fn levels_with_the_largest_numbers_leave_the_others_their_seats() {
+        let mut rules = default_rules();
+        let largest = json!({"spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": i32::MAX,
+            "lendablePercent": 100, "borrowingLimitPercent": i32::MAX, "limitResponse": {"type": "Reject"}}}});
+        for name in ["a", "b", "c"] {
+            rules.specs.insert(name.to_owned(), LevelSpec::of(&largest));
+        }
+        rules.settle();
+        rules.levels.adjust(tokio::time::Instant::now());
+        let wishes: Vec<_> = rules.levels.list().iter().map(|l| l.wish(tokio::time::Instant::now())).collect();
+        assert!(wishes.iter().all(|wish| wish.nominal <= 200), "{wishes:?}");
+        assert_eq!(of(&rules, "jane", &["system:authenticated"], Method::GET, "/api/v1/pods").0, "global-default");
     }
 
     #[test]

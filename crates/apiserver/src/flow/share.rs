@@ -8,7 +8,7 @@ pub struct Wish {
     /// What it never goes below, and never above.
     pub least: u32,
     pub most: u32,
-    /// The most seats that were wanted at once of late, and how many are wanted usually.
+    /// The most seats that were wanted at once recently, and how many are wanted usually.
     pub peak: u32,
     pub usual: f64,
 }

@@ -36,7 +36,7 @@ fn is_set(schema: &Value, flag: &str) -> bool {
 fn widen(schema: &mut Value) {
     let (nullable, preserves) = (is_set(schema, "nullable"), is_set(schema, "x-kubernetes-preserve-unknown-fields"));
     let Some(map) = schema.as_object_mut() else { return };
-    // A lone reference is none of the definition's: that of an object to its metadata.
+    // A reference that stands alone was not written by the definition: it leads from an object to its metadata.
     let refers =
         map.get("allOf").and_then(Value::as_array).is_some_and(|all| all.len() == 1 && all[0].get("$ref").is_some());
     for junctor in ["allOf", "anyOf", "oneOf", "not"].into_iter().filter(|junctor| !(refers && *junctor == "allOf")) {

@@ -15,7 +15,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// A rate over a shorter time would say little.
 const SHORTEST: i64 = 1_000_000_000;
 
-/// What has been used of the processors, and how fast of late.
+/// What has been used of the processors, and how fast recently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Processor {
     pub(super) at: Timestamp,

@@ -312,7 +312,7 @@ pub(super) fn has_loose_keys(schema: Props<'_>) -> bool {
     !loose_keys(schema, &Path::root()).is_empty()
 }
 
-/// Items and keys that may be null or absent: two of them could not be told apart.
+/// Refuses items and keys that may be null or absent, because two of those look the same.
 fn loose_keys(schema: Props<'_>, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let list_type = schema.text(LIST_TYPE);

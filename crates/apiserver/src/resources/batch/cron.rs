@@ -1,5 +1,7 @@
 //! When a CronJob runs: five fields, or a word for them. Here only whether a schedule can be read.
 
+use pintle_meta::duration;
+
 const FIELDS: [(&str, u32, u32, &[&str]); 5] = [
     ("minute", 0, 59, &[]),
     ("hour", 0, 23, &[]),
@@ -19,7 +21,7 @@ pub fn problem(schedule: &str) -> Option<String> {
         return Some("empty spec string".to_owned());
     }
     if schedule.starts_with('@') {
-        let known = WORDS.contains(&schedule) || schedule.strip_prefix("@every ").is_some_and(is_duration);
+        let known = WORDS.contains(&schedule) || schedule.strip_prefix("@every ").and_then(duration::seconds).is_some();
         return (!known).then(|| format!("unrecognized descriptor: {schedule}"));
     }
     let fields: Vec<&str> = schedule.split_whitespace().collect();
@@ -75,22 +77,6 @@ fn number(text: &str, low: u32, names: &[&str]) -> Result<u32, String> {
     }
     text.parse::<u32>()
         .map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))
-}
-
-/// `1h30m`: numbers and units by turns.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(0);
-        if digits == 0 {
-            return false;
-        }
-        rest = &rest[digits..];
-        let unit = ["ms", "us", "ns", "h", "m", "s"].into_iter().find(|unit| rest.starts_with(unit));
-        let Some(unit) = unit else { return false };
-        rest = &rest[unit.len()..];
-    }
-    !text.is_empty()
 }
 
 #[cfg(test)]
