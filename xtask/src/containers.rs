@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Each package, with a file of it to see whether the machine has it.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("containerd", "/usr/bin/containerd"),
     ("runc", "/usr/sbin/runc"),
     ("containernetworking-plugins", "/usr/lib/cni/bridge"),
     ("busybox-static", "/bin/busybox"),
     ("iptables", "/usr/sbin/iptables"),
+    ("nftables", "/usr/sbin/nft"),
     ("iproute2", "/bin/ip"),
     ("python3", "/usr/bin/python3"),
     ("libfaketime", "/usr/share/doc/libfaketime"),

@@ -19,6 +19,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("scheduler", &["pintle-apiserver", "pintle-store", "pintle-schema", "pintle-controllers"]),
     ("kubelet", &["pintle-apiserver", "pintle-store", "pintle-schema", "pintle-controllers"]),
     ("container", &["pintle-apiserver", "pintle-store", "pintle-runtime", "pintle-kubelet"]),
+    ("network", &["pintle-apiserver", "pintle-store", "pintle-schema", "pintle-controllers", "pintle-kubelet"]),
 ];
 
 /// Words that say nothing about what is inside.

@@ -1,0 +1,138 @@
+//! Answers over datagrams and connections.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use hickory_proto::op::{Message, ResponseCode};
+use pintle_runtime::Shutdown;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+
+use super::answer::{Answer, DATAGRAM, Domain, answer, refused, relayed};
+use super::forward::Forwarder;
+use super::zone::Zone;
+
+/// The largest answer for those who do not say what they take.
+const SMALLEST: u16 = 512;
+/// Connections at once, and how long one may be silent.
+const CONNECTIONS: usize = 256;
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Answers questions.
+pub struct Server {
+    pub zone: RwLock<Zone>,
+    domain: Domain,
+    forwarder: Forwarder,
+}
+
+impl Server {
+    pub fn new(domain: Domain, forwarder: Forwarder) -> Self {
+        Server { zone: RwLock::default(), domain, forwarder }
+    }
+
+    /// Listens at an address, on both kinds of ports, until the shutdown.
+    pub async fn listen(self: &Arc<Self>, at: SocketAddr, shutdown: Shutdown) -> std::io::Result<SocketAddr> {
+        let listener = TcpListener::bind(at).await?;
+        let at = listener.local_addr()?;
+        let socket = Arc::new(UdpSocket::bind(at).await?);
+        let (over_udp, over_tcp, end) = (self.clone(), self.clone(), shutdown.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = end.fired() => {}
+                () = over_udp.datagrams(socket) => {}
+            }
+        });
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = shutdown.fired() => {}
+                () = over_tcp.connections(listener) => {}
+            }
+        });
+        Ok(at)
+    }
+
+    async fn datagrams(self: Arc<Self>, socket: Arc<UdpSocket>) {
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        loop {
+            // Errors belong to earlier answers that could not be delivered.
+            let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+            let Ok(request) = Message::from_vec(&buffer[..length]) else { continue };
+            match self.now(&request) {
+                Answer::Now(message) => {
+                    let _ = socket.send_to(&fitting(&request, &message), from).await;
+                }
+                later => {
+                    let (server, socket) = (self.clone(), socket.clone());
+                    tokio::spawn(async move {
+                        let message = server.later(&request, later).await;
+                        let _ = socket.send_to(&fitting(&request, &message), from).await;
+                    });
+                }
+            }
+        }
+    }
+
+    fn now(&self, request: &Message) -> Answer {
+        let zone = self.zone.read().unwrap_or_else(PoisonError::into_inner);
+        answer(&zone, &self.domain, request)
+    }
+
+    async fn later(&self, request: &Message, answer: Answer) -> Message {
+        match answer {
+            Answer::Now(message) => message,
+            Answer::Elsewhere(query) => relayed(request, self.forwarder.ask(&query).await.as_ref()),
+            Answer::Follow(mut message, query) => {
+                let theirs = self.forwarder.ask(&query).await;
+                message.add_answers(theirs.answers.iter().cloned());
+                message
+            }
+        }
+    }
+
+    async fn connections(self: Arc<Self>, listener: TcpListener) {
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            // It is closed when this ends, which it does not before.
+            let Ok(seat) = room.clone().acquire_owned().await else { return };
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            let server = self.clone();
+            tokio::spawn(async move {
+                // Whoever hangs up has no wish to hear more.
+                let _ = server.connection(stream).await;
+                drop(seat);
+            });
+        }
+    }
+
+    async fn connection(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        loop {
+            let length = tokio::time::timeout(SILENCE, stream.read_u16()).await??;
+            let mut buffer = vec![0; usize::from(length)];
+            tokio::time::timeout(SILENCE, stream.read_exact(&mut buffer)).await??;
+            let request = Message::from_vec(&buffer).map_err(std::io::Error::other)?;
+            let message = self.later(&request, self.now(&request)).await;
+            let bytes = message.to_vec().or_else(|_| refused(&request, ResponseCode::ServFail).to_vec());
+            let bytes = bytes.map_err(std::io::Error::other)?;
+            let length = u16::try_from(bytes.len()).map_err(std::io::Error::other)?;
+            let whole = [&length.to_be_bytes()[..], &bytes].concat();
+            tokio::time::timeout(SILENCE, stream.write_all(&whole)).await??;
+        }
+    }
+}
+
+/// The answer as a datagram; one that is too large says only so.
+fn fitting(request: &Message, message: &Message) -> Vec<u8> {
+    let most = request.edns.as_ref().map_or(SMALLEST, |edns| edns.max_payload().clamp(SMALLEST, DATAGRAM));
+    let whole = message.to_vec().unwrap_or_default();
+    if !whole.is_empty() && whole.len() <= usize::from(most) {
+        return whole;
+    }
+    let code = if whole.is_empty() { ResponseCode::ServFail } else { message.metadata.response_code };
+    let mut short = refused(request, code);
+    short.metadata.truncation = !whole.is_empty();
+    short.to_vec().unwrap_or_default()
+}
