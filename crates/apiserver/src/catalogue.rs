@@ -47,6 +47,8 @@ pub struct Resource {
     defined_at: u64,
     type_name: String,
     schema: OnceLock<Schema>,
+    /// What discovery says of it, written when it is first asked for.
+    discovered: OnceLock<String>,
     /// Of a custom kind.
     source: Option<Arc<Source>>,
 }
@@ -60,6 +62,11 @@ pub struct Subresource {
 }
 
 impl Resource {
+    /// What discovery says of it.
+    pub fn discovered(&self, write: impl FnOnce(&Resource) -> String) -> &str {
+        self.discovered.get_or_init(|| write(self))
+    }
+
     pub fn api_version(&self) -> String {
         join_api_version(&self.group, &self.version)
     }
@@ -186,6 +193,7 @@ impl Resource {
             defined_at: custom.defined_at,
             type_name: String::new(),
             schema: OnceLock::new(),
+            discovered: OnceLock::new(),
             source: Some(custom.source),
         }
     }
@@ -216,6 +224,7 @@ impl Resource {
             defined_at: 0,
             type_name: String::new(),
             schema: OnceLock::new(),
+            discovered: OnceLock::new(),
             source: None,
         }
     }
@@ -509,6 +518,7 @@ fn builtin_resource(row: &str) -> Option<Resource> {
         defined_at: 0,
         type_name: type_name(group, version, kind),
         schema: OnceLock::new(),
+        discovered: OnceLock::new(),
         source: None,
     })
 }

@@ -6,6 +6,7 @@
 
 pub mod addresses;
 pub mod api_services;
+pub mod servers;
 
 use crate::ApiServer;
 use crate::bootstrap::write_missing;

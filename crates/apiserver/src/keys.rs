@@ -8,6 +8,9 @@ pub const CLUSTER_ROLE_BINDINGS: &str = "/registry/clusterrolebindings/";
 pub const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 pub const DISRUPTION_BUDGETS: &str = "/registry/poddisruptionbudgets/";
 pub const FLOW_SCHEMAS: &str = "/registry/flowschemas/";
+/// The objects that say where the API server is.
+pub const KUBERNETES_ENDPOINTS: &str = "/registry/services/endpoints/default/kubernetes";
+pub const KUBERNETES_SLICE: &str = "/registry/endpointslices/default/kubernetes";
 pub const IP_ADDRESSES: &str = "/registry/ipaddresses/";
 pub const LIMIT_RANGES: &str = "/registry/limitranges/";
 pub const NAMESPACES: &str = "/registry/namespaces/";
@@ -19,6 +22,8 @@ pub const ROLES: &str = "/registry/roles/";
 pub const ROLE_BINDINGS: &str = "/registry/rolebindings/";
 pub const RUNTIME_CLASSES: &str = "/registry/runtimeclasses/";
 pub const SECRETS: &str = "/registry/secrets/";
+/// Servers over one store, each for as long as it says so.
+pub const SERVERS: &str = "/registry/masterleases/";
 pub const SERVICE_ACCOUNTS: &str = "/registry/serviceaccounts/";
 pub const SERVICE_CIDRS: &str = "/registry/servicecidrs/";
 pub const STORAGE_CLASSES: &str = "/registry/storageclasses/";

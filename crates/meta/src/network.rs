@@ -9,6 +9,9 @@ pub const SERVICE_NETWORK_BITS: u32 = 12;
 /// The address of the Service `kubernetes`, behind which the API server is.
 pub const KUBERNETES_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
+/// The address of the Service `kube-dns`, at which Pods ask for names.
+pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+
 /// Whether an address belongs to Services.
 pub fn is_service_address(address: IpAddr) -> bool {
     match address.to_canonical() {

@@ -78,6 +78,19 @@ impl Range {
         Family::of(self.first)
     }
 
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// The address after the first one, which stands for the range itself.
+    pub fn second(&self) -> Option<IpAddr> {
+        let next = match self.first {
+            IpAddr::V4(first) => IpAddr::V4(Ipv4Addr::from_bits(first.to_bits().checked_add(1)?)),
+            IpAddr::V6(first) => IpAddr::V6(Ipv6Addr::from_bits(first.to_bits().checked_add(1)?)),
+        };
+        self.contains(next).then_some(next)
+    }
+
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
@@ -142,6 +155,9 @@ mod tests {
             assert_eq!(range.to_string(), written);
             assert!(range.contains(inside.parse().unwrap()) && !range.contains(outside.parse().unwrap()), "{text}");
         }
+        let second = |text: &str| text.parse::<Range>().unwrap().second().map(|address| address.to_string());
+        assert_eq!(second("10.244.1.0/24").as_deref(), Some("10.244.1.1"));
+        assert_eq!(second("10.244.1.7"), None);
         let all: Range = "0.0.0.0/0".parse().unwrap();
         assert!(all.contains("255.1.2.3".parse().unwrap()) && !all.contains("::1".parse().unwrap()));
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/", "a/8", "::/129", "10.0.0.0/-1"] {

@@ -10,7 +10,7 @@ use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use pintle_network::dns::zone::Entry;
+use pintle_network::dns::zone::{Entry, Zone};
 use pintle_network::dns::{Domain, Forwarder, Server};
 use pintle_runtime::{Key, Random, Shutdown, Trigger};
 use serde_json::json;
@@ -30,10 +30,15 @@ async fn start(others: Vec<SocketAddr>) -> (SocketAddr, Trigger) {
         (0..100).map(|last| json!({"addresses": [format!("10.244.0.{last}")]})).collect::<Vec<_>>()}))
     .unwrap();
     let away = service(json!({"type": "ExternalName", "externalName": "a.example"}));
-    let put = |name: &str, entry: Option<Entry>| server.zone.write().unwrap().put(&Key::new("shop", name), entry);
+    let mut zone = Zone::default();
+    let mut put = |name: &str, entry: Option<Entry>| zone.put(&Key::new("shop", name), entry);
     put("web", Entry::of(&service(json!({"clusterIP": "10.96.0.5"})), &[]));
     put("many", Entry::of(&service(json!({"clusterIP": "None"})), &[Arc::new(slice)]));
     put("away", Entry::of(&away, &[]));
+    let early = server.listen(ANY_PORT, shutdown.clone()).await.expect("it listens");
+    let told = ask(early, &question("web.shop.svc.cluster.local.", None)).await.metadata.response_code;
+    assert_eq!(told, ResponseCode::ServFail, "a name that is not known yet is not denied");
+    server.know(zone);
     let at = server.listen(ANY_PORT, shutdown).await.expect("it listens");
     (at, stop)
 }

@@ -5,7 +5,7 @@
 
 mod bounds;
 mod check;
-mod service_packets;
+mod network;
 
 use crate::say::say;
 use std::collections::BTreeMap;
@@ -20,15 +20,17 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use pintle_container::cri::private::{Private, PrivateConfig, has_iptables};
 use pintle_container::{Cri, Runtime};
 use pintle_kubelet::{Collection, CredentialProviders, NodeConfig, StaticPods};
+use pintle_meta::network::{SERVICE_NETWORK, SERVICE_NETWORK_BITS, is_service_address};
+use pintle_network::{Kernel, NodeNetwork, NodeNetworkConfig};
+use pintle_runtime::Context;
 
 use bounds::{BoundsFlags, WrongThreshold};
-use service_packets::ServicePackets;
 
 /// Where containerd listens if nobody has moved it.
 pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
 
 /// What a machine without a runtime needs, in Debian's words.
-pub(crate) const INSTALL: &str = "apt install containerd runc containernetworking-plugins iptables";
+pub(crate) const INSTALL: &str = "apt install containerd runc containernetworking-plugins iptables nftables";
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct MachineFlags {
@@ -159,9 +161,10 @@ pub(crate) enum Nodes {
 pub(crate) struct Machine {
     pub(crate) config: NodeConfig,
     pub(crate) runtime: Arc<dyn Runtime>,
+    /// How packets of its Pods find Services, and Pods names.
+    pub(crate) network: NodeNetworkConfig,
     // In this order they go when it is dropped.
     private: Option<Private>,
-    _packets: ServicePackets,
     /// Nothing is kept, so nothing is left behind: neither containers nor the bridge between them.
     ephemeral: Option<Bridge>,
 }
@@ -254,9 +257,15 @@ impl Machine {
             device_plugins: Some(std::path::absolute(plugins).unwrap_or_else(|_| plugins.clone())),
             ..told_of_itself(&directory)
         };
-        let config = flags.bounds.apply(config)?;
-        let packets = ServicePackets::reject(&name, config.address);
-        Ok(Some(Machine { config, runtime: Arc::new(cri), private, _packets: packets, ephemeral }))
+        let mut config = flags.bounds.apply(config)?;
+        let network = network::config(&name, &config, &flags.pod_cidr, private.is_some()).await;
+        config.cluster_dns = network.names.iter().map(|names| names.published.service).collect();
+        Ok(Some(Machine { config, runtime: Arc::new(cri), private, network, ephemeral }))
+    }
+
+    /// Nothing of it is kept.
+    pub(crate) fn is_ephemeral(&self) -> bool {
+        self.ephemeral.is_some()
     }
 
     /// Ends what was started for it. Containers of a cluster that is kept run on and are found again.
@@ -273,6 +282,33 @@ impl Machine {
         if let Some(private) = self.private {
             private.stop().await;
         }
+    }
+}
+
+/// Starts what carries packets on this machine; nothing where it would cut the machine off.
+pub(crate) async fn carry(context: &Context, machine: &Machine) -> Option<NodeNetwork> {
+    let address = machine.config.address;
+    if is_service_address(address) {
+        tracing::warn!(%address, "Services are not reached: this machine's own network overlaps with theirs, {SERVICE_NETWORK}/{SERVICE_NETWORK_BITS}");
+        return None;
+    }
+    let (network, answered) = NodeNetwork::start(context, machine.network.clone(), Arc::new(Kernel::default())).await;
+    if let Err(error) = answered {
+        tracing::warn!(%error, "Pods find no names");
+    }
+    Some(network)
+}
+
+/// Ends what carries packets, and what the machine was given to run Pods with.
+pub(crate) async fn stop(network: Option<NodeNetwork>, machine: Option<Machine>) {
+    let is_ephemeral = machine.as_ref().is_some_and(Machine::is_ephemeral);
+    match network {
+        Some(network) if is_ephemeral => network.remove().await,
+        Some(network) => network.stop().await,
+        None => {}
+    }
+    if let Some(machine) = machine {
+        machine.stop().await;
     }
 }
 

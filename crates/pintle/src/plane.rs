@@ -1,7 +1,7 @@
 //! The one place where the parts are put together: loops, scheduler and nodes over one API server.
 
 use crate::loops::{Choice, SCHEDULER};
-use crate::machine::{Machine, Nodes};
+use crate::machine::{self, Machine, Nodes};
 use crate::reach::{self, Reach};
 use pintle_apiserver::ApiServer;
 use pintle_apiserver::authn::User;
@@ -13,8 +13,10 @@ use pintle_controllers::roster::{Options, Running};
 use pintle_controllers::{Authority, Order};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
+use pintle_network::NodeNetwork;
 use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::Scheduler;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinHandle;
@@ -26,6 +28,8 @@ pub(crate) struct Plane {
     loops: Loops,
     nodes: Fleet,
     machine: Option<Box<Machine>>,
+    network: Option<NodeNetwork>,
+    control: Context,
     /// Pods of simulated nodes have addresses that nobody has.
     has_network: bool,
 }
@@ -79,7 +83,7 @@ impl Plane {
                 (fleet, Some(machine))
             }
         };
-        Plane { stop, shutdown, loops, nodes, machine, has_network }
+        Plane { stop, shutdown, loops, nodes, machine, network: None, control, has_network }
     }
 
     /// Lets the API server reach the nodes of this process, and others this machine.
@@ -94,6 +98,18 @@ impl Plane {
             reach::listen(server, self.nodes.serving(), of, pki, clock, self.shutdown.clone()).await?;
         }
         Ok(())
+    }
+
+    /// Lets packets of this machine's Pods find Services, and Pods names.
+    pub(crate) async fn carry(&mut self) {
+        if let Some(machine) = &self.machine {
+            self.network = machine::carry(&self.control, machine).await;
+        }
+    }
+
+    /// An address of this machine at which its Pods reach it, whatever else it has.
+    pub(crate) fn gateway(&self) -> Option<IpAddr> {
+        self.machine.as_ref()?.network.names.as_ref().map(|names| names.published.at.ip())
     }
 
     /// How many loops there are, for the line that says so.
@@ -124,9 +140,7 @@ impl Plane {
             }
         }
         self.nodes.stop().await;
-        if let Some(machine) = self.machine {
-            machine.stop().await;
-        }
+        machine::stop(self.network, self.machine.map(|machine| *machine)).await;
     }
 }
 

@@ -10,6 +10,7 @@ use crate::say::{complain, say};
 use crate::scratch::Scratch;
 use crate::signals::Signals;
 use crate::store::{StoreError, StoreFlags};
+use pintle_apiserver::kept::servers;
 use pintle_apiserver::pki::{Pki, PkiError, write_private};
 use pintle_apiserver::{ApiServer, Pace, Parts, StartError, bootstrap, listener};
 use pintle_meta::{Clock, Random, Status};
@@ -259,7 +260,7 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     // Written before the first answer: who finds the server ready finds the way in.
     let home = directory.as_deref().or(scratch).unwrap_or(Path::new("."));
     let config = write_kubeconfig(flags, home, &url, &pki, &clock)?;
-    cluster.tasks.push(tokio::spawn(listener::serve(server.clone(), tcp, tls)));
+    cluster.tasks.push(tokio::spawn(listener::serve(server.clone(), tcp, tls.clone())));
     cluster.tasks.push(tokio::spawn({
         let server = server.clone();
         async move { server.run().await }
@@ -267,6 +268,7 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     say!("api        {url}");
     // Others may be over the same etcd: each loop acts in one of the processes.
     let identity = flags.store.etcd().map(|_| identity(&random));
+    let is_alone = identity.is_none();
     let each = if identity.is_some() { ", each when its Lease is won" } else { "" };
     let asked = if flags.loops.has(NODES) { flags.nodes } else { Some(0) };
     let place = match &directory {
@@ -280,6 +282,10 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     let plane = Plane::start(&server, &clock, &random, &pki, nodes, identity, &flags.loops);
     let plane = cluster.plane.insert(plane);
     plane.reach(&server, &pki, &clock).await?;
+    plane.carry().await;
+    if let Some(at) = found_by_pods(&server, address, plane.gateway(), &tls, &mut cluster.tasks).await {
+        cluster.tasks.push(tokio::spawn(servers::run(server.clone(), at, is_alone)));
+    }
     say!("loops      {} running{each}, {described}", plane.loops());
     if simulated {
         say!("           for real containers, run it as root after: {}", machine::INSTALL);
@@ -291,6 +297,32 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     say!("  export KUBECONFIG={}", config.display());
     say!("  kubectl get nodes");
     Ok(())
+}
+
+/// Where Pods find the API server. One that listens on loopback alone listens for Pods too, at an address that only this
+/// machine and its Pods have.
+async fn found_by_pods(
+    server: &ApiServer,
+    listening: SocketAddr,
+    gateway: Option<IpAddr>,
+    tls: &Arc<rustls::ServerConfig>,
+    tasks: &mut Vec<JoinHandle<()>>,
+) -> Option<SocketAddr> {
+    let advertised = advertised(listening);
+    if !advertised.ip().is_loopback() {
+        return Some(advertised);
+    }
+    let at = SocketAddr::new(gateway?, listening.port());
+    if !listening.ip().is_unspecified() {
+        match TcpListener::bind(at).await {
+            Ok(listener) => tasks.push(tokio::spawn(listener::serve(server.clone(), listener, tls.clone()))),
+            Err(error) => {
+                tracing::warn!(%at, %error, "Pods do not reach the API server");
+                return None;
+            }
+        }
+    }
+    Some(at)
 }
 
 /// Returns on a signal. A store that takes no writes is no reason to go: reads are still served, and `/readyz`

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::Response;
 use pintle_meta::names::join_api_version;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 pub fn dispatch(server: &ApiServer, parts: &[&str], wanted: Wanted) -> Option<Response<Body>> {
     let catalogue = server.registry.catalogue.latest();
@@ -89,37 +89,40 @@ fn storage_version_hash(resource: &Resource) -> String {
 /// Everything in one answer.
 fn aggregated(catalogue: &Catalogue, core: bool) -> Option<Response<Body>> {
     let name = if core { "discovery of the core group" } else { "discovery of all other groups" };
-    let document = catalogue.document(name, || Some(all_resources(catalogue, core).to_string()))?;
+    let document = catalogue.document(name, || Some(all_resources(catalogue, core)))?;
     let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let answer = response::with_type(200, media, document.text.clone());
     Some(response::tagged(answer, &format!("\"{}\"", document.tag)))
 }
 
-fn all_resources(catalogue: &Catalogue, core: bool) -> Value {
+/// Each resource is written once, whatever else comes and goes: a kind more costs the text of one kind.
+fn all_resources(catalogue: &Catalogue, core: bool) -> String {
     let groups = if core {
         vec![(String::new(), vec!["v1".to_owned()])]
     } else {
         catalogue.groups().into_iter().map(|g| (g.name, g.versions)).collect()
     };
-    let items: Vec<Value> = groups
-        .iter()
-        .map(|(name, versions)| {
-            let versions: Vec<Value> = versions
-                .iter()
-                .map(|version| {
-                    let resources: Vec<Value> =
-                        catalogue.of_group_version(name, version).map(|r| aggregated_resource(r)).collect();
-                    json!({"version": version, "resources": resources, "freshness": "Current"})
-                })
-                .collect();
-            let mut metadata = Map::new();
-            if !name.is_empty() {
-                metadata.insert("name".into(), name.clone().into());
+    let mut text = String::from(r#"{"apiVersion":"apidiscovery.k8s.io/v2","items":["#);
+    for (number, (name, versions)) in groups.iter().enumerate() {
+        let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
+        text += &format!(r#"{}{{"metadata":{metadata},"versions":["#, comma(number));
+        for (number, version) in versions.iter().enumerate() {
+            text += comma(number);
+            text += r#"{"freshness":"Current","resources":["#;
+            for (number, resource) in catalogue.of_group_version(name, version).enumerate() {
+                text += comma(number);
+                text += resource.discovered(|resource| aggregated_resource(resource).to_string());
             }
-            json!({"metadata": metadata, "versions": versions})
-        })
-        .collect();
-    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+            text += &format!(r#"],"version":{}}}"#, json!(version));
+        }
+        text += "]}";
+    }
+    text += r#"],"kind":"APIGroupDiscoveryList","metadata":{}}"#;
+    text
+}
+
+fn comma(number: usize) -> &'static str {
+    if number == 0 { "" } else { "," }
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {

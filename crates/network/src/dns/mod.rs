@@ -3,14 +3,16 @@
 //! - [`zone`]: the names, kept up to date by a loop over Services, EndpointSlices and Namespaces
 //! - [`answer`]: a question becomes an answer
 //! - [`forward`]: names of others
+//! - [`publish`]: the Service under which Pods find the server
 //! - [`server`]: datagrams and connections
 
 pub mod answer;
 pub mod forward;
+pub mod publish;
 pub mod server;
 pub mod zone;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -18,8 +20,9 @@ use pintle_runtime::{Action, Attempt, Context, Controller, Error, Informer, Key,
 
 pub use answer::Domain;
 pub use forward::Forwarder;
+pub use publish::Published;
 pub use server::Server;
-use zone::Entry;
+use zone::{Entry, Zone};
 
 use crate::services::{BY_SERVICE, service_of};
 
@@ -32,12 +35,19 @@ pub async fn run(context: Context, server: Arc<Server>) {
     let namespaces = context.informers.of::<Namespace>();
     let slices = context.informers.of::<EndpointSlice>();
     slices.add_index(BY_SERVICE, |slice| service_of(slice).map(|key| key.to_string()).into_iter().collect());
+    let names = Names { services, slices, namespaces, server };
+    tokio::select! {
+        biased;
+        () = context.shutdown.fired() => return,
+        () = names.fill() => {}
+    }
+    let (services, slices, namespaces) = (names.services.clone(), names.slices.clone(), names.namespaces.clone());
     Controller::new("dns", &context)
         .workers(1)
         .watch(&services, |change| vec![change.key()])
         .watch(&slices, |change| service_of(change.object()).into_iter().collect())
         .watch(&namespaces, |change| vec![Key::new(NAMESPACES, change.key().name())])
-        .run(Names { services, slices, namespaces, server })
+        .run(names)
         .await;
 }
 
@@ -48,18 +58,37 @@ struct Names {
     server: Arc<Server>,
 }
 
+impl Names {
+    /// Everything that is there, once all of it is known: a name that is only not known yet must not be denied.
+    async fn fill(&self) {
+        self.services.synced().await;
+        self.slices.synced().await;
+        self.namespaces.synced().await;
+        let mut zone = Zone::default();
+        for namespace in self.namespaces.all() {
+            zone.put_namespace(Key::of(namespace.as_ref()).name(), true);
+        }
+        for service in self.services.all() {
+            let key = Key::of(service.as_ref());
+            zone.put(&key, self.entry(&key));
+        }
+        self.server.know(zone);
+    }
+
+    fn entry(&self, key: &Key) -> Option<Entry> {
+        Entry::of(self.services.get(key)?.as_ref(), &self.slices.by_index(BY_SERVICE, &key.to_string()))
+    }
+}
+
 impl Reconciler for Names {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
-        let zone = || self.server.zone.write().unwrap_or_else(PoisonError::into_inner);
         if key.namespace() == NAMESPACES {
             let exists = self.namespaces.get(&Key::cluster(key.name())).is_some();
-            zone().put_namespace(key.name(), exists);
-            return Ok(Action::done());
+            self.server.change(|zone| zone.put_namespace(key.name(), exists));
+        } else {
+            let entry = self.entry(key);
+            self.server.change(|zone| zone.put(key, entry));
         }
-        let service = self.services.get(key);
-        let entry =
-            service.and_then(|service| Entry::of(&service, &self.slices.by_index(BY_SERVICE, &key.to_string())));
-        zone().put(key, entry);
         Ok(Action::done())
     }
 }

@@ -22,7 +22,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// Answers questions.
 pub struct Server {
-    pub zone: RwLock<Zone>,
+    /// Nothing as long as not all names are known.
+    zone: RwLock<Option<Zone>>,
     domain: Domain,
     forwarder: Forwarder,
 }
@@ -30,6 +31,18 @@ pub struct Server {
 impl Server {
     pub fn new(domain: Domain, forwarder: Forwarder) -> Self {
         Server { zone: RwLock::default(), domain, forwarder }
+    }
+
+    /// All names are known now.
+    pub fn know(&self, zone: Zone) {
+        *self.zone.write().unwrap_or_else(PoisonError::into_inner) = Some(zone);
+    }
+
+    /// Changes what is known.
+    pub fn change(&self, change: impl FnOnce(&mut Zone)) {
+        if let Some(zone) = self.zone.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            change(zone);
+        }
     }
 
     /// Listens at an address, on both kinds of ports, until the shutdown.
@@ -78,7 +91,10 @@ impl Server {
 
     fn now(&self, request: &Message) -> Answer {
         let zone = self.zone.read().unwrap_or_else(PoisonError::into_inner);
-        answer(&zone, &self.domain, request)
+        match zone.as_ref() {
+            Some(zone) => answer(zone, &self.domain, request),
+            None => Answer::Now(refused(request, ResponseCode::ServFail)),
+        }
     }
 
     async fn later(&self, request: &Message, answer: Answer) -> Message {

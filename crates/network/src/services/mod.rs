@@ -27,7 +27,8 @@ use crate::address::{Family, Range};
 use crate::dataplane::Dataplane;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label of a slice that names its Service.
+pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Name of the index that finds the slices of a Service.
 pub(crate) const BY_SERVICE: &str = "service";
 

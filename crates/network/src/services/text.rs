@@ -14,7 +14,8 @@ pub(super) const MARK: &str = "meta mark set meta mark | 0x4000";
 /// transaction.
 ///
 /// Addresses are rewritten in `nat`; what nobody serves is refused in `filter`, after that. Nothing addressed to the range of
-/// Services goes on from there: it would leave by the default route, and a stranger's network might answer.
+/// Services goes on from there: it would leave by the default route, and a stranger's network might answer. Connections are reset:
+/// a socket that is just connecting does not hear other refusals, and they are limited in number.
 pub(super) fn base(family: Family, here: &Here) -> String {
     let (word, address, table) = (family.word(), family.address_type(), &here.table);
     let list = |ranges: &[crate::Range]| {
@@ -47,7 +48,7 @@ pub(super) fn base(family: Family, here: &Here) -> String {
          map guarded {{ type {address} . inet_proto . inet_service : verdict; }}\n\
          map refused {{ type {address} . inet_proto . inet_service : verdict; }}\n\
          map refused-node-ports {{ type inet_proto . inet_service : verdict; }}\n\
-         chain reject-it {{\nreject\n}}\n\
+         chain reject-it {{\nmeta l4proto tcp reject with tcp reset\nreject\n}}\n\
          chain drop-it {{\ndrop\n}}\n\
          chain find {{\n\
          iifname \"pintle*\" iifname != \"{bridge}\" return\n\

@@ -17,6 +17,7 @@ use pintle_kubelet::pressure::duration;
 use pintle_kubelet::serve::listener::NodeServer;
 use pintle_kubelet::{Fleet, Kubelet, NodeConfig};
 use pintle_meta::{Clock, Random};
+use pintle_network::NodeNetwork;
 use pintle_runtime::{Context, Shutdown, Trigger};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -150,6 +151,7 @@ struct Running {
     lock: Option<File>,
     machine: Option<Machine>,
     agent: Option<(Trigger, Fleet)>,
+    network: Option<NodeNetwork>,
 }
 
 impl Running {
@@ -162,9 +164,7 @@ impl Running {
             stop.fire();
             fleet.stop().await;
         }
-        if let Some(machine) = self.machine {
-            machine.stop().await;
-        }
+        machine::stop(self.network, self.machine).await;
         drop(self.lock);
         if aloud {
             say!("stopped");
@@ -207,6 +207,12 @@ async fn run_node(flags: &Flags, server: &http::Uri, node: &mut Running) -> Resu
     say!("node       {name} at {at} ({})", found.runtime.version());
     let fleet = Kubelet::start(&context, found.config.clone(), found.runtime.clone());
     let (_, fleet) = node.agent.insert((stop, fleet));
+    if let Some(machine) = &mut node.machine {
+        // Names are answered by the machine that began the cluster.
+        machine.network.names = None;
+        machine.network.here.node.clone_from(&name);
+        node.network = machine::carry(&context, machine).await;
+    }
 
     let served = certificate(Purpose::Serving(vec![found.config.address]));
     let shown = Arc::new(Changing::default());
@@ -259,7 +265,7 @@ async fn find(
         return Ok(Found { config, runtime, machine: None });
     }
     let machine = Machine::find(&flags.machine, Place::Kept(directory)).await?.ok_or(Failure::NoRuntime)?;
-    let config = NodeConfig { name: name.to_owned(), address, ..machine.config.clone() };
+    let config = NodeConfig { name: name.to_owned(), address, cluster_dns: Vec::new(), ..machine.config.clone() };
     Ok(Found { config, runtime: machine.runtime.clone(), machine: Some(machine) })
 }
 

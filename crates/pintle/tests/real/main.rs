@@ -18,6 +18,7 @@ mod files;
 mod foreign;
 mod greed;
 mod health;
+mod inside;
 mod kills;
 mod lifecycle;
 mod limits;

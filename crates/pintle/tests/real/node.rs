@@ -252,7 +252,7 @@ impl Drop for Real {
              for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 $(cat containerd.pid) || break; sleep 0.2; done; \
              grep ' {1}' /proc/mounts | cut -d' ' -f2 | sort -r | while read m; do umount -l $m; done; \
              B=$(sed -n 's/.*\"bridge\":\"\\([^\"]*\\)\".*/\\1/p' cni/10-pintle.conflist); ip link del $B; \
-             iptables -S | grep \"$B\" | sed 's/^-A/iptables -w 10 -D/' | sh",
+             for f in ip ip6; do nft delete table $f $B; done; iptables -S | grep \"$B\" | sed 's/^-A/iptables -w 10 -D/' | sh",
             node.display(),
             self.place.path("data").display(),
         );

@@ -111,6 +111,8 @@ fn nothing_is_left(network: &Network, scratch: &Path) {
     let rules = network.said("iptables-save");
     // The chains that the plugin for host ports has for all its users stay, without anyone's ports in them.
     assert!(!rules.contains("pintle") && !rules.contains("CNI-DN-"), "rules are left:\n{rules}");
+    let tables = network.said("nft list tables");
+    assert!(!tables.contains("pintle"), "rules are left:\n{tables}");
     let links = network.said("ip -o link");
     assert!(!links.contains("pintle"), "a bridge is left:\n{links}");
 }

@@ -1,0 +1,118 @@
+//! What a controller in a Pod needs: names, Services, and the API server under its own account. All of it in a network that has no
+//! way out.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::harness::program::Place;
+use crate::node::{Real, can_run};
+
+/// A network namespace with loopback alone; it goes with the test.
+struct Alone(String);
+
+impl Alone {
+    fn new(name: &str) -> Alone {
+        let alone = Alone(format!("pintle-{}-{name}", std::process::id()));
+        for line in [format!("netns add {}", alone.0), format!("-n {} link set lo up", alone.0)] {
+            let done = Command::new("ip").args(line.split(' ')).status();
+            assert!(done.is_ok_and(|status| status.success()), "ip {line}");
+        }
+        alone
+    }
+
+    fn place(&self) -> Place {
+        let mut place = Place::new();
+        place.network = Some(self.0.clone());
+        place
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+/// The kubectl of the tests, which stands for every program that is written with client-go.
+fn kubectl() -> String {
+    let kubectl = std::env::var("PINTLE_KUBECTL").unwrap_or_else(|_| "kubectl".to_owned());
+    let found = Command::new("sh").args(["-c", "command -v \"$0\"", &kubectl]).output().expect("sh starts");
+    String::from_utf8_lossy(&found.stdout).trim().to_owned()
+}
+
+#[tokio::test]
+async fn a_controller_in_a_pod_finds_the_api_server_by_its_name_and_is_known_by_its_account() {
+    if !can_run() {
+        return;
+    }
+    let alone = Alone::new("inside");
+    let cluster = Real::start_in(alone.place(), &[]).await;
+    cluster.ok("create serviceaccount operator").await;
+    cluster.ok("create role reads --verb=list --resource=pods").await;
+    cluster.ok("create rolebinding operator-reads --role=reads --serviceaccount=default:operator").await;
+    let account = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let script = format!(
+        "kubectl get pods -o name; kubectl get secrets 2>&1; \
+         kubectl --server=https://kubernetes.default.svc --certificate-authority={account}/ca.crt \
+         --token=$(cat {account}/token) get pods -o name; echo done; sleep 1000"
+    );
+    cluster
+        .pod(
+            "operator",
+            json!({"serviceAccountName": "operator", "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "c", "script": script,
+                    "volumeMounts": [{"name": "kubectl", "mountPath": "/bin/kubectl", "readOnly": true}]}],
+                "volumes": [{"name": "kubectl", "hostPath": {"path": kubectl(), "type": "File"}}]}),
+        )
+        .await;
+    let said = cluster.until("logs operator", |said| said.contains("done")).await;
+    assert_eq!(said.matches("pod/operator\n").count(), 2, "by address and by name:\n{said}");
+    let refused = "User \"system:serviceaccount:default:operator\" cannot list resource \"secrets\"";
+    assert!(said.contains(refused), "{said}");
+    assert!(!cluster.ok("get endpoints kubernetes").await.contains("<none>"));
+}
+
+#[tokio::test]
+async fn pods_find_each_other_by_the_name_of_a_service() {
+    if !can_run() {
+        return;
+    }
+    let alone = Alone::new("services");
+    let cluster = Real::start_in(alone.place(), &[]).await;
+    for name in ["web-a", "web-b"] {
+        cluster
+            .apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
+                "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": crate::node::IMAGE,
+                    "command": ["sh", "-c", "mkdir /www; hostname > /www/index.html; exec httpd -f -p 8080 -h /www"],
+                    "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1}}]}}))
+            .await;
+    }
+    for (name, address) in [("web", json!({})), ("all", json!({"clusterIP": "None"}))] {
+        let mut spec = json!({"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]});
+        spec.as_object_mut().expect("an object").extend(address.as_object().expect("an object").clone());
+        cluster.apply(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})).await;
+    }
+    cluster.ok("wait --for=condition=Ready pod/web-a pod/web-b --timeout=60s").await;
+    // Asks as often as it is told. The busybox of Debian is linked in such a way that only its nslookup can look names up.
+    let asks = r#"for i in $(seq $1); do printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 2 $2 80 2>&1 | tail -n 1; done"#;
+    let script = format!("cat > /ask <<'END'\n{asks}\nEND\nsleep 1000");
+    let asking = json!({"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "script": script}]});
+    cluster.pod("asks", asking).await;
+    cluster.ok("wait --for=condition=Ready pod/asks --timeout=60s").await;
+    let address = cluster.ok("get service web -o jsonpath={.spec.clusterIP}").await;
+    let found = "exec asks -- nslookup web.default.svc.cluster.local";
+    cluster.until(found, |said| said.contains(&format!("Address: {address}"))).await;
+    let tries = &format!("exec asks -- sh /ask 20 {address}");
+    let said = cluster.until(tries, |said| said.contains("web-a") && said.contains("web-b")).await;
+    assert_eq!(said.lines().count(), 20, "none is lost:\n{said}");
+    let names = cluster
+        .until("exec asks -- nslookup all.default.svc.cluster.local", |said| said.matches("Address").count() >= 3)
+        .await;
+    assert!(names.contains("10.96.0.10"), "{names}");
+    // One that goes is not asked any more, and neither is one that nobody serves.
+    cluster.ok("delete pod web-a").await;
+    cluster.until(tries, |said| !said.contains("web-a") && said.lines().count() == 20).await;
+    cluster.ok("delete pod web-b").await;
+    cluster.until(&format!("exec asks -- sh /ask 1 {address}"), |said| said.contains("refused")).await;
+}
