@@ -18,5 +18,5 @@ pub mod services;
 
 pub use address::{Family, Protocol, Range};
 pub use bridge::{Bridge, BridgeError};
-pub use dataplane::{Dataplane, DataplaneError, Kernel, Recorded};
+pub use dataplane::{Dataplane, DataplaneError, HealthChecks, Kernel, Recorded, Stale};
 pub use node::{NodeNetwork, NodeNetworkConfig};

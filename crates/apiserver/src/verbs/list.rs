@@ -6,6 +6,7 @@ use crate::call::Call;
 use crate::catalogue::Resource;
 use crate::codec;
 use crate::flow::Line;
+use crate::flow::level::Seat;
 use crate::notation::{Items, List, ListWriter, Notation};
 use crate::notes::Notes;
 use crate::registry::{reach, read_error, selected};
@@ -21,6 +22,8 @@ use pintle_meta::Status;
 use pintle_store::{Entry, Range};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// How many keys are looked at in one go when a selector leaves most of them out.
 const STRIDE: usize = 4096;
@@ -80,6 +83,8 @@ pub enum Form {
 
 /// A list's bytes are handed on in pieces of about this size, so that a long one is never in memory twice.
 const PIECE: usize = 128 * 1024;
+/// How long a piece that was made is counted as work.
+const ON_ITS_WAY: Duration = Duration::from_millis(10);
 
 /// The list as JSON, in one piece.
 pub fn encode(
@@ -120,7 +125,8 @@ async fn whole(
     Ok(response::pieces(200, wanted, writer.finish()?))
 }
 
-/// The list piece by piece as the client takes it. Each piece has a seat while it is made: one who reads slowly holds none.
+/// The list piece by piece as the client takes it. Each piece has a seat while it is made and while it is on its way, since that is
+/// work too; one who does not take it holds none for long.
 fn pieces(
     server: ApiServer,
     resource: Arc<Resource>,
@@ -129,24 +135,46 @@ fn pieces(
     writer: ListWriter,
     line: Option<Line>,
 ) -> impl Stream<Item = Bytes> + Send {
-    let start = Some((writer, entries.into_iter()));
-    futures::stream::unfold(start, move |state| {
+    let start = (Some((writer, entries.into_iter())), Held::default());
+    futures::stream::unfold(start, move |(state, held)| {
         let (server, resource, line) = (server.clone(), resource.clone(), line.clone());
         async move {
+            drop(held);
             let (mut writer, mut entries) = state?;
-            let _seat = match &line {
-                Some(line) => Some(line.again().await),
-                None => None,
+            let held = match &line {
+                Some(line) => Held::on_its_way(line.again().await),
+                None => Held::default(),
             };
             for entry in entries.by_ref() {
                 form.write(&mut writer, &server, &resource, &entry).ok()?;
                 if let Some(piece) = writer.take(PIECE) {
-                    return Some((piece, Some((writer, entries))));
+                    return Some((piece, (Some((writer, entries)), held)));
                 }
             }
-            Some((writer.finish().ok()?.concat().into(), None))
+            Some((writer.finish().ok()?.concat().into(), (None, held)))
         }
     })
+}
+
+/// A seat that is given back when the next piece is asked for, and after a moment in any case.
+#[derive(Default)]
+struct Held(Option<JoinHandle<()>>);
+
+impl Held {
+    fn on_its_way(seat: Seat) -> Self {
+        Held(Some(tokio::spawn(async move {
+            tokio::time::sleep(ON_ITS_WAY).await;
+            drop(seat);
+        })))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
 }
 
 impl Form {

@@ -24,7 +24,7 @@ pub use plan::{At, Fragment, Frontend, Go, Own, plan};
 pub use table::{Table, Touched};
 
 use crate::address::{Family, Range};
-use crate::dataplane::Dataplane;
+use crate::dataplane::{Dataplane, HealthChecks};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// The label of a slice that names its Service.
@@ -115,11 +115,13 @@ struct State {
     table: Table,
     /// The kernel has what the table says.
     is_applied: bool,
+    /// What balancers are told.
+    told: HealthChecks,
 }
 
 impl State {
     fn new(here: Here) -> Self {
-        State { here, table: Table::default(), is_applied: false }
+        State { here, table: Table::default(), is_applied: false, told: HealthChecks::default() }
     }
 }
 
@@ -153,6 +155,16 @@ impl Reconciler for Rules {
             state.is_applied = false;
             self.dataplane.apply(&script).await.map_err(|error| Error::Outside(error.to_string()))?;
             state.is_applied = true;
+        }
+        let stale = state.table.stale(&touched);
+        if !stale.is_empty()
+            && let Err(error) = self.dataplane.forget(stale).await
+        {
+            tracing::warn!(%error);
+        }
+        if state.told != *state.table.health_checks() {
+            state.told.clone_from(state.table.health_checks());
+            self.dataplane.answer_balancers(state.told.clone()).await;
         }
         Ok(Action::requeue_after(LOOK))
     }

@@ -9,7 +9,8 @@ use pintle_runtime::Key;
 use super::Here;
 use super::plan::{At, Fragment, Frontend, Go, Own};
 use super::text;
-use crate::address::Family;
+use crate::address::{Family, Protocol};
+use crate::dataplane::{HealthChecks, Stale};
 
 /// So many elements stand in one statement at most.
 const BATCH: usize = 1000;
@@ -25,6 +26,7 @@ pub struct Table {
     shared: BTreeMap<(Family, String), Shared>,
     /// How many Services each address of this node's Pods serves.
     hairpins: BTreeMap<IpAddr, usize>,
+    health_checks: HealthChecks,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +76,12 @@ impl Table {
             if *users == 0 {
                 self.hairpins.remove(address);
             }
+        }
+        if let Some((port, _)) = before.health_check {
+            self.health_checks.remove(&port);
+        }
+        if let Some((port, count)) = fragment.health_check {
+            self.health_checks.insert(port, (key.clone(), count));
         }
         if fragment == Fragment::default() {
             self.fragments.remove(key);
@@ -166,13 +174,19 @@ impl Table {
         self.frontends.get(at).and_then(|holders| holders.first_key_value()).map(|(_, frontend)| frontend)
     }
 
-    /// The ports on which balancers ask for this node, and how many endpoints each counts.
-    pub fn health_checks(&self) -> BTreeMap<u16, (Key, usize)> {
-        let asked = self
-            .fragments
-            .iter()
-            .filter_map(|(key, one)| one.health_check.map(|(port, count)| (port, (key.clone(), count))));
-        asked.collect()
+    /// The UDP frontends that changed: flows to what is no endpoint any more are to be forgotten.
+    pub fn stale(&self, touched: &Touched) -> Vec<Stale> {
+        let udp = touched
+            .frontends
+            .keys()
+            .filter(|at| matches!(at, At::Address(_, Protocol::Udp, _) | At::NodePort(_, Protocol::Udp, _)));
+        udp.map(|at| Stale { at: *at, endpoints: self.holder(at).map(|one| one.endpoints.clone()).unwrap_or_default() })
+            .collect()
+    }
+
+    /// Where balancers ask for this node.
+    pub fn health_checks(&self) -> &HealthChecks {
+        &self.health_checks
     }
 }
 

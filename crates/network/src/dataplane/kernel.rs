@@ -1,42 +1,26 @@
-//! What carries packets. Loops plan scripts of rules; a dataplane takes each script whole or not at all.
+//! The kernel of this machine, told by `nft`.
 
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use super::health::Balancers;
+use super::{Dataplane, DataplaneError, HealthChecks, Stale, forget};
 use crate::address::Family;
 
-/// Takes rules.
-#[async_trait]
-pub trait Dataplane: Send + Sync + 'static {
-    /// Applies a script in the language of `nft` in one transaction.
-    async fn apply(&self, script: &str) -> Result<(), DataplaneError>;
-
-    /// Is there a table of this name? Firewalls that start anew tend to take away what they do not know.
-    async fn has(&self, table: &str) -> bool;
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum DataplaneError {
-    #[error("nft, from the package nftables, cannot be started: {0}")]
-    Missing(std::io::Error),
-    #[error("the kernel takes no rules: {0}")]
-    Refused(String),
-}
-
 /// The kernel of this machine.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Kernel {
     namespace: Option<String>,
+    balancers: Balancers,
 }
 
 impl Kernel {
     /// In a network namespace that `ip netns` knows, instead of that of this process.
     pub fn in_namespace(name: impl Into<String>) -> Self {
-        Kernel { namespace: Some(name.into()) }
+        Kernel { namespace: Some(name.into()), ..Kernel::default() }
     }
 
     fn nft(&self, arguments: &[&str]) -> Command {
@@ -78,33 +62,22 @@ impl Dataplane for Kernel {
         let there = String::from_utf8_lossy(&output.stdout);
         Family::ALL.iter().all(|family| there.lines().any(|line| line == format!("table {} {table}", family.word())))
     }
+
+    async fn answer_balancers(&self, ports: HealthChecks) {
+        self.balancers.answer(ports).await;
+    }
+
+    async fn forget(&self, stale: Vec<Stale>) -> Result<(), DataplaneError> {
+        let forgotten = tokio::task::spawn_blocking(move || forget(&stale)).await;
+        let failed = |why: &dyn std::fmt::Display| DataplaneError::Flows(why.to_string());
+        let count = forgotten.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        tracing::debug!(count, "flows of endpoints that are gone are forgotten");
+        Ok(())
+    }
 }
 
 /// nft repeats a line of input for each complaint; a few say enough.
 fn first_lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().take(3).map(|line| line.chars().take(300).collect()).collect();
     lines.join(" / ")
-}
-
-/// Writes scripts down and carries nothing, for clusters whose nodes are simulated.
-#[derive(Debug, Default)]
-pub struct Recorded(Mutex<Vec<String>>);
-
-impl Recorded {
-    /// All scripts so far.
-    pub fn scripts(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-#[async_trait]
-impl Dataplane for Recorded {
-    async fn apply(&self, script: &str) -> Result<(), DataplaneError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(script.to_owned());
-        Ok(())
-    }
-
-    async fn has(&self, _: &str) -> bool {
-        true
-    }
 }
