@@ -386,7 +386,7 @@ pub(crate) fn address_towards(other: impl ToSocketAddrs) -> Option<IpAddr> {
 }
 
 /// As Go names it, and with it every label and image.
-fn architecture() -> &'static str {
+pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -8,6 +8,7 @@ mod image;
 mod kubeconfig;
 mod loops;
 mod machine;
+mod network;
 mod new;
 mod node;
 mod plane;
@@ -53,6 +54,8 @@ enum Command {
     Node(node::Flags),
     /// Bring images to this machine's container runtime, list and remove them.
     Image(image::Flags),
+    /// Explain what a node does with packets to Services.
+    Network(network::Flags),
     /// Write a project to begin with.
     New(new::Flags),
 }
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Image(flags) => image::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Token(flags) => token::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Node(flags) => node::run(flags),
+        Command::Network(flags) => network::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::New(flags) => new::run(flags).map_err(|failure| (failure.to_string(), 2)),
     };
     match result {

@@ -9,6 +9,7 @@
 //! - [`private`]: a containerd of our own, for machines where none runs
 //! - `network`: the bridge between its Pods; `pause`: the image of the process that holds a sandbox's namespaces
 
+pub mod archive;
 mod changes;
 mod channel;
 mod messages;

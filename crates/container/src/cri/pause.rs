@@ -3,32 +3,22 @@
 //! It is made here, byte by byte, so that a machine without a registry can run Pods: an archive with one layer, in it one
 //! program of some 200 bytes that ignores SIGCHLD and pauses for ever.
 
-use std::fmt::Write as _;
+use serde_json::json;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use super::archive::{Entry, Saved, tar};
 
 /// The name under which containerd finds it.
 pub(super) const NAME: &str = "localhost/pintle/pause:1";
-
-const BLOCK: usize = 512;
 
 /// Where the kernel is to put the program.
 const BASE: u64 = 0x40_0000;
 
 /// What `docker save` would write. Nothing for a processor that we have no program for.
 pub(super) fn archive() -> Option<Vec<u8>> {
-    let layer = tar(&[("pause", 0o755, &program()?)]);
-    let config = format!(
-        r#"{{"architecture":"amd64","os":"linux","config":{{"Entrypoint":["/pause"],"User":"65535:65535"}},"rootfs":{{"type":"layers","diff_ids":["sha256:{}"]}}}}"#,
-        hex(&layer)
-    );
-    let config_name = format!("{}.json", hex(config.as_bytes()));
-    let manifest = format!(r#"[{{"Config":"{config_name}","RepoTags":["{NAME}"],"Layers":["layer.tar"]}}]"#);
-    Some(tar(&[
-        (&config_name, 0o644, config.as_bytes()),
-        ("layer.tar", 0o644, &layer),
-        ("manifest.json", 0o644, manifest.as_bytes()),
-    ]))
+    let layer = tar(&[Entry::file("pause", 0o755, program()?)]).ok()?;
+    let config = json!({"architecture": "amd64", "os": "linux",
+        "config": {"Entrypoint": ["/pause"], "User": "65535:65535"}});
+    Saved { name: NAME.to_owned(), config, layers: vec![layer.into()] }.written().ok()
 }
 
 /// The machine's instructions, and a `struct sigaction` that says "ignore".
@@ -77,39 +67,4 @@ fn elf(machine: u16, code: &[u8]) -> Vec<u8> {
     long(&mut file, &[0, BASE, BASE, size, size, 0x1000]);
     file.extend(code);
     file
-}
-
-/// A tar archive of plain files.
-fn tar(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
-    let mut archive = Vec::new();
-    for (name, mode, content) in files {
-        let mut header = [0u8; BLOCK];
-        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-        put(0, name);
-        put(100, &format!("{mode:07o}"));
-        put(108, "0000000");
-        put(116, "0000000");
-        put(124, &format!("{:011o}", content.len()));
-        put(136, "00000000000");
-        // The sum counts its own place as spaces.
-        put(148, "        ");
-        put(156, "0");
-        put(257, "ustar\u{0}00");
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        archive.extend(header);
-        archive.extend(*content);
-        archive.resize(archive.len().next_multiple_of(BLOCK), 0);
-    }
-    archive.resize(archive.len() + 2 * BLOCK, 0);
-    archive
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in digest(&SHA256, bytes).as_ref() {
-        // Writing into a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

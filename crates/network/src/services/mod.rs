@@ -4,6 +4,7 @@
 //! in one transaction. If the kernel refuses that, or somebody took the rules away, it writes all of them anew.
 
 mod choose;
+mod explain;
 mod plan;
 mod reading;
 mod table;
@@ -20,6 +21,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use pintle_runtime::{Action, Attempt, Context, Controller, Error, Informer, Key, Reconciler, Selection};
 
 pub use choose::Span;
+pub use explain::explain;
 pub use plan::{At, Fragment, Frontend, Go, Own, plan};
 pub use table::{Table, Touched};
 

@@ -1,12 +1,14 @@
 //! What a controller in a Pod needs: names, Services, and the API server under its own account. All of it in a network that has no
 //! way out.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
 
 use crate::harness::program::Place;
 use crate::node::{Real, can_run};
+use crate::skip;
 
 /// A network namespace with loopback alone; it goes with the test.
 struct Alone(String);
@@ -110,9 +112,88 @@ async fn pods_find_each_other_by_the_name_of_a_service() {
         .until("exec asks -- nslookup all.default.svc.cluster.local", |said| said.matches("Address").count() >= 3)
         .await;
     assert!(names.contains("10.96.0.10"), "{names}");
+    let kubeconfig = cluster.place.path("kubeconfig").display().to_string();
+    let words = cluster.place.words(env!("CARGO_BIN_EXE_pintle"));
+    let shown = Command::new(&words[0])
+        .args(&words[1..])
+        .args(["network", "show", "pod/web-a", "--kubeconfig", &kubeconfig])
+        .output()
+        .expect("pintle starts");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains(&format!("{address}:80 tcp\n  to one of ")) && shown.contains("tcp-pick-0-2"), "{shown}");
     // One that goes is not asked any more, and neither is one that nobody serves.
     cluster.ok("delete pod web-a").await;
     cluster.until(tries, |said| !said.contains("web-a") && said.lines().count() == 20).await;
     cluster.ok("delete pod web-b").await;
     cluster.until(&format!("exec asks -- sh /ask 1 {address}"), |said| said.contains("refused")).await;
+}
+
+#[tokio::test]
+async fn what_a_compiler_made_runs_in_a_pod_after_one_command() {
+    if !can_run() {
+        return;
+    }
+    let alone = Alone::new("images");
+    let cluster = Real::start_in(alone.place(), &[]).await;
+    let data = cluster.place.path("data").display().to_string();
+    let own = env!("CARGO_BIN_EXE_pintle");
+    let said = cluster.pintle(&["image", "build", own, "-t", "localhost/own:1", "--data-dir", &data]);
+    assert!(said.contains("localhost/own:1"), "{said}");
+    // And on top of another one.
+    let from = ["image", "build", own, "-t", "localhost/own:2", "--from", crate::node::IMAGE, "--data-dir", &data];
+    cluster.pintle(&from);
+    assert!(cluster.images().contains("localhost/own:2"));
+    let spec = json!({"restartPolicy": "Never", "containers": [
+        {"name": "c", "image": "localhost/own:1", "args": ["--version"]}]});
+    cluster.pod("alone", spec).await;
+    cluster.phase("alone", "Succeeded").await;
+    assert!(cluster.ok("logs alone").await.starts_with("pintle "));
+    let both = json!({"restartPolicy": "Never", "containers": [
+        {"name": "c", "image": "localhost/own:2", "command": ["sh", "-c", "ls /pintle /bin/sh"]}]});
+    cluster.pod("both", both).await;
+    cluster.phase("both", "Succeeded").await;
+}
+
+/// The example operator, which is built beside this program whenever the whole workspace is.
+fn at_operator() -> Option<PathBuf> {
+    let found = Path::new(env!("CARGO_BIN_EXE_pintle")).with_file_name("at-operator");
+    if !found.is_file() {
+        skip::skip(&["target/debug/at-operator (cargo build --package at-operator)"]);
+        return None;
+    }
+    Some(found)
+}
+
+#[tokio::test]
+async fn the_example_operator_does_its_work_from_a_pod_of_the_cluster_that_it_serves() {
+    if !can_run() {
+        return;
+    }
+    let Some(operator) = at_operator() else { return };
+    let alone = Alone::new("operator");
+    let cluster = Real::start_in(alone.place(), &[]).await;
+    let data = cluster.place.path("data").display().to_string();
+    let operator = operator.display().to_string();
+    cluster.pintle(&["image", "build", &operator, "-t", "localhost/at-operator:1", "--data-dir", &data]);
+    let cloud = cluster.place.path("cloud");
+    std::fs::create_dir(&cloud).expect("a directory");
+    std::os::unix::fs::chown(&cloud, Some(65532), None).expect("root may");
+    let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../operators/at/manifests");
+    for name in ["crd.yaml", "rbac.yaml", "deployment.yaml"] {
+        let text = std::fs::read_to_string(manifests.join(name)).expect("a manifest");
+        let file = cluster.place.path(name);
+        std::fs::write(&file, text.replace("/var/lib/at-cloud", &cloud.display().to_string())).expect("a file");
+        cluster.ok(&format!("apply -f {}", file.display())).await;
+    }
+    cluster.ok("-n at-operator rollout status deployment/at-operator --timeout=60s").await;
+    cluster
+        .apply(json!({"apiVersion": "cnat.programming-kubernetes.info/v1alpha1", "kind": "At", "metadata": {"name": "hello"},
+            "spec": {"schedule": "2022-10-01T00:00:00Z", "containers": [{"name": "c", "image": crate::node::IMAGE,
+                "command": ["sh", "-c", "echo Hello China"]}]}}))
+        .await;
+    cluster.ok("wait at/hello --for=jsonpath={.status.phase}=DONE --timeout=60s").await;
+    let pod = cluster.ok("get at/hello -o jsonpath={.status.pod}").await;
+    assert_eq!(cluster.ok(&format!("logs {pod}")).await, "Hello China\n");
+    // Nobody is left to release it otherwise.
+    cluster.ok("delete at hello --timeout=60s").await;
 }

@@ -1,13 +1,16 @@
 //! `pintle image`: the images that this machine's container runtime has, for machines without a registry.
 
+mod build;
+mod find;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use pintle_container::cri::archive::{Saved, export};
 use pintle_container::cri::private::import;
-use pintle_container::{Cri, Runtime};
+use pintle_container::{Cri, PullRequest, Runtime};
 
-use crate::data_dir;
-use crate::machine::CONTAINERD;
+use build::{BuildError, SCRATCH};
 
 #[derive(clap::Args)]
 pub(crate) struct Flags {
@@ -28,6 +31,23 @@ enum What {
         #[arg(value_name = "FILE", required = true)]
         archives: Vec<PathBuf>,
     },
+    /// Make an image of a program, with the libraries that it needs, and bring it in.
+    Build {
+        /// The program, as a compiler made it.
+        #[arg(value_name = "PROGRAM")]
+        program: PathBuf,
+        /// What the image is called.
+        #[arg(short, long, value_name = "NAME:TAG")]
+        tag: String,
+        /// The image below it, which must have the libraries that the program needs; scratch for none.
+        #[arg(long, value_name = "IMAGE", default_value = SCRATCH)]
+        from: String,
+    },
+    /// Fetch images from their registries.
+    Pull {
+        #[arg(value_name = "IMAGE", required = true)]
+        names: Vec<String>,
+    },
     /// List the images that are there.
     List,
     /// Remove images by name.
@@ -45,8 +65,16 @@ pub(crate) enum Failure {
     NoRuntime(String),
     #[error("{0}")]
     Runtime(#[from] pintle_container::Error),
-    #[error("there is no image {0:?}; `pintle image list` shows what there is")]
+    #[error("there is no image {0:?}; `pintle image list` shows what there is, `pintle image pull` fetches one")]
     NoImage(String),
+    #[error("several clusters run here; name one with --container-runtime-endpoint: {}", .0.join(", "))]
+    Several(Vec<String>),
+    #[error("{0}")]
+    Build(#[from] BuildError),
+    #[error("{0:?} has no tag: write NAME:TAG. With the tag latest Pods would look for it in a registry each time")]
+    NoTag(String),
+    #[error("cannot write below {path}: {1}", path = .0.display())]
+    Write(PathBuf, io::Error),
     #[error("cannot start: {0}")]
     Start(io::Error),
 }
@@ -57,12 +85,16 @@ pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
 }
 
 async fn work(flags: Flags) -> Result<(), Failure> {
-    let socket = socket(&flags);
-    if !socket.exists() {
-        return Err(Failure::NoRuntime(socket.display().to_string()));
-    }
-    let cri = Cri::connect(&socket).await?;
+    let (socket, cri) = find::connect(&flags).await?;
     match flags.what {
+        What::Build { program, tag, from } => say(&build_image(&cri, &socket, &program, &tag, &from).await?),
+        What::Pull { names } => {
+            for image in names {
+                let request = PullRequest { image, ..PullRequest::default() };
+                let pulled = cri.pull_image(request).await?;
+                say(&format!("pulled {} ({} bytes)", pulled.name, pulled.size));
+            }
+        }
         What::Import { archives } => {
             for archive in archives {
                 say(&import(&socket, &archive).await?);
@@ -97,14 +129,30 @@ async fn work(flags: Flags) -> Result<(), Failure> {
     Ok(())
 }
 
-fn socket(flags: &Flags) -> PathBuf {
-    if let Some(endpoint) = &flags.container_runtime_endpoint {
-        return PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
+/// Makes the image, brings it in, and says so.
+async fn build_image(cri: &Cri, socket: &Path, program: &Path, name: &str, from: &str) -> Result<String, Failure> {
+    // A colon before the last slash belongs to the port of a registry.
+    if !name.rsplit('/').next().is_some_and(|last| last.contains(':')) {
+        return Err(Failure::NoTag(name.to_owned()));
     }
-    let asked = flags.data_dir.as_ref();
-    let places = [data_dir::resolve(asked), data_dir::resolve_node(asked)];
-    let mut own = places.into_iter().flatten().map(|data| data.join("node/containerd/containerd.sock"));
-    own.find(|socket| socket.exists()).unwrap_or_else(|| Path::new(CONTAINERD).to_owned())
+    let place = std::env::temp_dir();
+    let wrong = |error| Failure::Write(place.clone(), error);
+    let directory = tempfile::tempdir().map_err(wrong)?;
+    let base = match from {
+        SCRATCH => build::scratch(name),
+        from => {
+            let image = cri.image(from).await?.ok_or_else(|| Failure::NoImage(from.to_owned()))?;
+            let file = directory.path().join("base.tar");
+            export(socket, &image.name, &file).await?;
+            Saved { name: name.to_owned(), ..Saved::read(&tokio::fs::read(&file).await.map_err(wrong)?, from)? }
+        }
+    };
+    let (entrypoint, files) = build::files(program, from == SCRATCH).await?;
+    let mut image = base.with_layer(&files)?;
+    build::run(&mut image.config, &entrypoint);
+    let file = directory.path().join("image.tar");
+    tokio::fs::write(&file, image.written()?).await.map_err(wrong)?;
+    Ok(import(socket, &file).await?)
 }
 
 /// A reader that has gone away is no reason to fail.

@@ -1,0 +1,120 @@
+//! `pintle network show`: what a node does with packets to a Service, or to those that a Pod serves, and by which rules.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+use pintle_meta::network::{SERVICE_NETWORK, SERVICE_NETWORK_BITS};
+use pintle_network::services::{Here, explain, plan};
+use pintle_runtime::Key;
+
+use crate::kubeconfig::{ClusterFlags, NoWay};
+use crate::{machine, say};
+
+#[derive(clap::Args)]
+pub(crate) struct Flags {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Explain the rules for a Service, or for the Services that a Pod serves.
+    Show {
+        /// `service/NAME` or `pod/NAME`.
+        #[arg(value_name = "KIND/NAME")]
+        object: String,
+        /// Its namespace [default: the kubeconfig's].
+        #[arg(short, long, value_name = "NS")]
+        namespace: Option<String>,
+        /// The node whose rules are shown [default: this machine].
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
+        #[command(flatten)]
+        cluster: ClusterFlags,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0:?} is neither service/NAME nor pod/NAME")]
+    NoObject(String),
+    #[error("{0}")]
+    NoWay(#[from] NoWay),
+    #[error("the server cannot be asked: {0}")]
+    Server(#[from] kube::Error),
+    #[error("no Service sends anything to Pod {0}")]
+    NoService(String),
+    #[error("cannot start: {0}")]
+    Runtime(std::io::Error),
+}
+
+pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let What::Show { object, namespace, node, cluster } = flags.what;
+    say::text(&runtime.block_on(show(&object, namespace, node, &cluster))?);
+    Ok(())
+}
+
+async fn show(
+    object: &str,
+    namespace: Option<String>,
+    node: Option<String>,
+    cluster: &ClusterFlags,
+) -> Result<String, Failure> {
+    let (kind, name) = object.split_once('/').ok_or_else(|| Failure::NoObject(object.to_owned()))?;
+    let client = Client::try_from(cluster.config().await?)?;
+    let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let here = here(&client, node.unwrap_or_else(machine::name)).await?;
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
+    let slices: Vec<Arc<EndpointSlice>> =
+        slices.list(&ListParams::default()).await?.items.into_iter().map(Arc::new).collect();
+    let names = match kind {
+        "service" | "services" | "svc" => vec![name.to_owned()],
+        "pod" | "pods" | "po" => served_by(&client, &namespace, name, &slices).await?,
+        _ => return Err(Failure::NoObject(object.to_owned())),
+    };
+    let services: Api<Service> = Api::namespaced(client, &namespace);
+    let mut out = String::new();
+    for name in names {
+        let service = services.get(&name).await?;
+        let own: Vec<_> = slices.iter().filter(|slice| service_of(slice) == Some(name.as_str())).cloned().collect();
+        let key = Key::new(&namespace, &name);
+        out += &format!("Service {key} on {}\n\n{}", here.node, explain(&key, &plan(&service, &own, &here), &here));
+    }
+    Ok(out)
+}
+
+fn service_of(slice: &EndpointSlice) -> Option<&str> {
+    slice.labels().get("kubernetes.io/service-name").map(String::as_str)
+}
+
+async fn served_by(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    slices: &[Arc<EndpointSlice>],
+) -> Result<Vec<String>, Failure> {
+    let pod = Api::<Pod>::namespaced(client.clone(), namespace).get(name).await?;
+    let addresses: Vec<String> =
+        pod.status.into_iter().flat_map(|status| status.pod_ips).flatten().map(|one| one.ip).collect();
+    let has = |slice: &&Arc<EndpointSlice>| {
+        slice.endpoints.iter().flatten().any(|one| one.addresses.iter().any(|address| addresses.contains(address)))
+    };
+    let mut names: Vec<String> =
+        slices.iter().filter(has).filter_map(|slice| service_of(slice).map(str::to_owned)).collect();
+    names.sort();
+    names.dedup();
+    if names.is_empty() { Err(Failure::NoService(name.to_owned())) } else { Ok(names) }
+}
+
+/// The node as its own rules know it, but for the names of its tables and the addresses of Pods, which do not change what is
+/// explained.
+async fn here(client: &Client, node: String) -> Result<Here, Failure> {
+    let found = Api::<Node>::all(client.clone()).get(&node).await?;
+    let zone = found.labels().get("topology.kubernetes.io/zone").cloned().unwrap_or_default();
+    let services = format!("{SERVICE_NETWORK}/{SERVICE_NETWORK_BITS}").parse().into_iter().collect();
+    Ok(Here { table: "pintle".to_owned(), bridge: "pintle".to_owned(), node, zone, pods: Vec::new(), services })
+}
