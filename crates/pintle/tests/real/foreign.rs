@@ -54,6 +54,9 @@ impl Drop for Containerd {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
         let _ = Command::new("ip").args(["link", "del", &bridge]).stderr(Stdio::null()).status();
+        for family in ["ip", "ip6"] {
+            let _ = Command::new("nft").args(["delete", "table", family, &bridge]).stderr(Stdio::null()).status();
+        }
     }
 }
 
