@@ -22,7 +22,7 @@ pub struct NodeNetworkConfig {
 pub struct Names {
     pub published: Published,
     pub domain: String,
-    /// What the node's own `resolv.conf` says: whom to ask about names that are not the cluster's.
+    /// The text of the node's own `resolv.conf`, which names the servers for names outside the cluster.
     pub resolv_conf: String,
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use pintle_meta::network::{SERVICE_NETWORK, SERVICE_NETWORK_BITS};
-use pintle_network::services::{Here, explain, plan};
+use pintle_network::services::{Here, ZONE, explain, plan, service_of};
 use pintle_runtime::Key;
 
 use crate::kubeconfig::{ClusterFlags, NoWay};
@@ -80,15 +80,11 @@ async fn show(
     let mut out = String::new();
     for name in names {
         let service = services.get(&name).await?;
-        let own: Vec<_> = slices.iter().filter(|slice| service_of(slice) == Some(name.as_str())).cloned().collect();
         let key = Key::new(&namespace, &name);
+        let own: Vec<_> = slices.iter().filter(|slice| service_of(slice).as_ref() == Some(&key)).cloned().collect();
         out += &format!("Service {key} on {}\n\n{}", here.node, explain(&key, &plan(&service, &own, &here), &here));
     }
     Ok(out)
-}
-
-fn service_of(slice: &EndpointSlice) -> Option<&str> {
-    slice.labels().get("kubernetes.io/service-name").map(String::as_str)
 }
 
 async fn served_by(
@@ -104,7 +100,7 @@ async fn served_by(
         slice.endpoints.iter().flatten().any(|one| one.addresses.iter().any(|address| addresses.contains(address)))
     };
     let mut names: Vec<String> =
-        slices.iter().filter(has).filter_map(|slice| service_of(slice).map(str::to_owned)).collect();
+        slices.iter().filter(has).filter_map(|slice| Some(service_of(slice)?.name().to_owned())).collect();
     names.sort();
     names.dedup();
     if names.is_empty() { Err(Failure::NoService(name.to_owned())) } else { Ok(names) }
@@ -114,7 +110,7 @@ async fn served_by(
 /// explained.
 async fn here(client: &Client, node: String) -> Result<Here, Failure> {
     let found = Api::<Node>::all(client.clone()).get(&node).await?;
-    let zone = found.labels().get("topology.kubernetes.io/zone").cloned().unwrap_or_default();
+    let zone = found.labels().get(ZONE).cloned().unwrap_or_default();
     let services = format!("{SERVICE_NETWORK}/{SERVICE_NETWORK_BITS}").parse().into_iter().collect();
     Ok(Here { table: "pintle".to_owned(), bridge: "pintle".to_owned(), node, zone, pods: Vec::new(), services })
 }

@@ -24,7 +24,6 @@ use tokio::task::JoinHandle;
 /// Everything that acts on its own. Dropping it stops it.
 pub(crate) struct Plane {
     stop: Trigger,
-    shutdown: Shutdown,
     loops: Loops,
     nodes: Fleet,
     machine: Option<Box<Machine>>,
@@ -64,7 +63,7 @@ impl Plane {
             }
         };
         // Everything that is not elected shares its informers.
-        let control = context(shutdown.clone());
+        let control = context(shutdown);
         let is_node = matches!(nodes, Nodes::Machine(_));
         let has_network = matches!(nodes, Nodes::Machine(_) | Nodes::Simulated(0));
         let options = Options { root_ca: Some(pki.ca_pem.clone()), authority: Some(authority(pki.clone())), is_node };
@@ -83,7 +82,7 @@ impl Plane {
                 (fleet, Some(machine))
             }
         };
-        Plane { stop, shutdown, loops, nodes, machine, network: None, control, has_network }
+        Plane { stop, loops, nodes, machine, network: None, control, has_network }
     }
 
     /// Lets the API server reach the nodes of this process, and others this machine.
@@ -95,7 +94,7 @@ impl Plane {
         }
         if let Some(machine) = &self.machine {
             let of = (machine.config.name.as_str(), machine.config.address);
-            reach::listen(server, self.nodes.serving(), of, pki, clock, self.shutdown.clone()).await?;
+            reach::listen(server, self.nodes.serving(), of, pki, clock, self.control.shutdown.clone()).await?;
         }
         Ok(())
     }

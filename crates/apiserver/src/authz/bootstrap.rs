@@ -126,7 +126,7 @@ pub fn cluster_info_for_all() -> [Value; 2] {
     [role, binding]
 }
 
-/// Lets components of the cluster, and whoever else is bound to the role, read how this server shows whom it authenticated.
+/// Lets components of the cluster read how this server names the user of a request that it passes on.
 pub fn authentication_readers() -> [Value; 2] {
     const ROLE: &str = "extension-apiserver-authentication-reader";
     let in_system = |kind: &str, name: &str| {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pintle_runtime::Key;
+use pintle_runtime::accept::accept;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
@@ -62,11 +63,10 @@ impl Balancers {
 async fn serve(listener: TcpListener, service: Key, here: Arc<AtomicUsize>) {
     let room = Arc::new(Semaphore::new(ASKING));
     loop {
-        let Ok(seat) = room.clone().acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Some((stream, seat)) = accept(&listener, &room).await else { continue };
         let answer = answer(&service, here.load(Ordering::Relaxed));
         tokio::spawn(async move {
-            // Whoever hangs up or says nothing is not waited for.
+            // A client that hangs up or says nothing is not waited for.
             let _ = tokio::time::timeout(PATIENCE, tell(stream, &answer)).await;
             drop(seat);
         });

@@ -160,7 +160,7 @@ fn elsewhere(zone: &Zone, domain: &Domain, request: &Message, query: &Query, tar
     let Some(relative) = labels.strip_suffix(domain.labels.as_slice()) else { return Answer::Follow(message, next) };
     let relative: Vec<&str> = relative.iter().map(String::as_str).collect();
     let mut message = message;
-    // One that leads on to a third is left to whoever asks.
+    // If that leads to a third name, the client has to ask again.
     if let Found::Addresses(all) = zone.find(&relative) {
         let known = all.into_iter().filter_map(|one| address(one, query.query_type()));
         message.add_answers(known.map(|data| Record::from_rdata(next.name().clone(), TTL, data)));
@@ -214,7 +214,7 @@ fn response(request: &Message, code: ResponseCode) -> Message {
     message
 }
 
-/// An answer of somebody else, for whoever asked us.
+/// The answer of another server, as ours.
 pub fn relayed(request: &Message, theirs: &Message) -> Message {
     let mut message = response(request, theirs.metadata.response_code);
     message.add_answers(theirs.answers.iter().cloned());

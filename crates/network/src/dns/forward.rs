@@ -1,4 +1,4 @@
-//! Names that are not the cluster's: whom the machine itself asks is asked, and the answer is kept for a while.
+//! Names outside the cluster are looked up at the servers that the machine itself uses. Answers are kept for a while.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -57,7 +57,7 @@ impl Forwarder {
         if let Some(kept) = self.kept(&key) {
             return kept;
         }
-        // Whoever asks for more than can be asked for is told so at once.
+        // Too many are being looked up: this one fails at once.
         let Ok(_turn) = self.waiting.clone().try_acquire_owned() else { return failed() };
         for server in &self.servers {
             match tokio::time::timeout(PATIENCE, self.exchange(*server, query)).await {

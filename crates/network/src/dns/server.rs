@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hickory_proto::op::{Message, ResponseCode};
 use pintle_runtime::Shutdown;
+use pintle_runtime::accept::accept;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -112,12 +113,10 @@ impl Server {
     async fn connections(self: Arc<Self>, listener: TcpListener) {
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
-            // It is closed when this ends, which it does not before.
-            let Ok(seat) = room.clone().acquire_owned().await else { return };
-            let Ok((stream, _)) = listener.accept().await else { continue };
+            let Some((stream, seat)) = accept(&listener, &room).await else { continue };
             let server = self.clone();
             tokio::spawn(async move {
-                // Whoever hangs up has no wish to hear more.
+                // A client that hangs up wants to hear no more.
                 let _ = server.connection(stream).await;
                 drop(seat);
             });

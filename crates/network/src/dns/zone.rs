@@ -16,6 +16,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use pintle_runtime::Key;
 
 use crate::address::Protocol;
+use crate::services::cluster_addresses;
 
 /// What the names of one Service say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +75,10 @@ impl Entry {
         if spec.type_.as_deref() == Some("ExternalName") {
             return spec.external_name.clone().filter(|name| !name.is_empty()).map(Entry::Elsewhere);
         }
-        let several = spec.cluster_ips.as_deref().filter(|several| !several.is_empty());
-        let texts = several.unwrap_or(spec.cluster_ip.as_slice());
-        if texts.iter().any(|text| text == "None") {
+        if spec.cluster_ip.as_deref() == Some("None") {
             return Some(Entry::Headless(slices.iter().flat_map(|slice| named(slice)).collect()));
         }
-        let addresses: Vec<IpAddr> = texts.iter().filter_map(|text| text.parse().ok()).collect();
+        let addresses = cluster_addresses(spec);
         let ports = spec.ports.iter().flatten().filter_map(|port| {
             let protocol = Protocol::parse(port.protocol.as_deref())?;
             Some(Port { name: port.name.clone().unwrap_or_default(), protocol, port: u16::try_from(port.port).ok()? })

@@ -23,12 +23,14 @@ use pintle_runtime::{Action, Attempt, Context, Controller, Error, Informer, Key,
 pub use choose::Span;
 pub use explain::explain;
 pub use plan::{At, Fragment, Frontend, Go, Own, plan};
+pub(crate) use reading::cluster_addresses;
 pub use table::{Table, Touched};
 
 use crate::address::{Family, Range};
-use crate::dataplane::{Dataplane, HealthChecks};
+use crate::dataplane::{Dataplane, HealthChecks, Stale};
 
-const ZONE: &str = "topology.kubernetes.io/zone";
+/// The label of a node that names its zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The label of a slice that names its Service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Name of the index that finds the slices of a Service.
@@ -98,7 +100,7 @@ fn lock(changed: &Changed) -> MutexGuard<'_, BTreeSet<Key>> {
 }
 
 /// The Service that a slice belongs to.
-pub(crate) fn service_of(slice: &EndpointSlice) -> Option<Key> {
+pub fn service_of(slice: &EndpointSlice) -> Option<Key> {
     let service = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
     Some(Key::new(slice.metadata.namespace.clone().unwrap_or_default(), service.clone()))
 }
@@ -117,13 +119,15 @@ struct State {
     table: Table,
     /// The kernel has what the table says.
     is_applied: bool,
+    /// Flows to forget once the kernel has the rules.
+    stale: Vec<Stale>,
     /// What balancers are told.
     told: HealthChecks,
 }
 
 impl State {
     fn new(here: Here) -> Self {
-        State { here, table: Table::default(), is_applied: false, told: HealthChecks::default() }
+        State { here, table: Table::default(), is_applied: false, stale: Vec::new(), told: HealthChecks::default() }
     }
 }
 
@@ -148,6 +152,7 @@ impl Reconciler for Rules {
             });
             state.table.put(&key, fragment.unwrap_or_default(), &mut touched);
         }
+        state.stale.extend(state.table.stale(&touched));
         let script = match state.is_applied {
             true => state.table.script(&state.here, &touched),
             false => state.table.whole(&state.here),
@@ -158,7 +163,7 @@ impl Reconciler for Rules {
             self.dataplane.apply(&script).await.map_err(|error| Error::Outside(error.to_string()))?;
             state.is_applied = true;
         }
-        let stale = state.table.stale(&touched);
+        let stale = std::mem::take(&mut state.stale);
         if !stale.is_empty()
             && let Err(error) = self.dataplane.forget(stale).await
         {

@@ -49,7 +49,7 @@ pub enum Go {
     Local { local: Span, cluster: Span },
     /// To a chain that only this Service has.
     Own(String),
-    /// Nobody serves it, and whoever asks is told so.
+    /// Nobody serves it, and the client is told so.
     Reject,
     /// Others serve it, but not this node.
     Drop,
@@ -143,7 +143,7 @@ impl<'a> Ways<'a> {
         if let Some(node_port) = node_port {
             self.add(fragment, At::NodePort(self.family, protocol, node_port), outside, None);
         }
-        // Last: whoever gives an outside address that is the cluster's own does not change the way inside.
+        // Last, so that an outside address that is also a cluster address does not change the way inside.
         let inside = self.inside(fragment);
         for address in of_family(&self.view.cluster) {
             self.add(fragment, At::Address(*address, protocol, port), inside.clone(), None);

@@ -148,7 +148,7 @@ fn backend(endpoint: &Endpoint, family: Family, port: u16) -> Option<Backend> {
 }
 
 /// Empty for a headless Service.
-fn cluster_addresses(spec: &ServiceSpec) -> Vec<IpAddr> {
+pub(crate) fn cluster_addresses(spec: &ServiceSpec) -> Vec<IpAddr> {
     match spec.cluster_ips.as_deref() {
         Some(several) if !several.is_empty() => addresses(several),
         _ => addresses(spec.cluster_ip.as_slice()),

@@ -126,7 +126,7 @@ impl Net {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Answers whoever connects to a Pod with the Pod's number and the address that it saw.
+    /// Lets a Pod answer every connection with its number and the address of the client as the Pod sees it.
     pub fn serve(&self, pod: u8, port: u16) {
         let space = self.space(&pod.to_string());
         let tcp = within(&space, move || TcpListener::bind(("0.0.0.0", port)).expect("the port is free"));
