@@ -6,17 +6,15 @@ use crate::root;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Each package, with a file of it to see whether the machine has it.
-const PACKAGES: [(&str, &str); 9] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("containerd", "/usr/bin/containerd"),
     ("runc", "/usr/sbin/runc"),
     ("containernetworking-plugins", "/usr/lib/cni/bridge"),
     ("busybox-static", "/bin/busybox"),
-    ("iptables", "/usr/sbin/iptables"),
     ("nftables", "/usr/sbin/nft"),
     ("iproute2", "/bin/ip"),
     ("python3", "/usr/bin/python3"),
@@ -77,13 +75,6 @@ fn unpack(packages: &[&str], tools: &Path) -> Result<()> {
         }
     }
     fs::remove_dir_all(&archives)?;
-    // Installing the package would choose one of two programs under this name.
-    let programs = tools.join("usr/sbin");
-    for name in ["iptables", "iptables-save", "iptables-restore"] {
-        if programs.join("xtables-nft-multi").exists() && !programs.join(name).exists() {
-            symlink("xtables-nft-multi", programs.join(name))?;
-        }
-    }
     Ok(())
 }
 
@@ -96,7 +87,6 @@ fn found(tools: &Path) -> Tools {
         programs: ["usr/bin", "usr/sbin", "bin", "sbin"].map(|directory| tools.join(directory)).to_vec(),
         variables: vec![
             ("LD_LIBRARY_PATH", std::env::join_paths(search).unwrap_or_default()),
-            ("XTABLES_LIBDIR", libraries[0].join("xtables").into()),
             ("CNI_PATH", tools.join("usr/lib/cni").into()),
             ("PINTLE_TOOLS", tools.into()),
         ],

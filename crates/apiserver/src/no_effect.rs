@@ -125,12 +125,6 @@ pub const TABLE: &[Row] = &[
         Actor::Loops,
         "Pintle has no ingress controller: this Ingress has no effect unless one is installed",
     ),
-    kind(
-        "networking.k8s.io",
-        "networkpolicies",
-        Actor::Loops,
-        "Pintle does not enforce network policies yet: this NetworkPolicy is stored and isolates nothing",
-    ),
     field(
         ("", "services", "spec.type=LoadBalancer"),
         Actor::Loops,
@@ -164,18 +158,6 @@ pub const TABLE: &[Row] = &[
         Actor::Loops,
         "Pintle does not allocate devices yet: nodes refuse Pods with spec.resourceClaims",
         |pod| !object::list(pod, &["spec", "resourceClaims"]).is_empty(),
-    ),
-    field(
-        ("", "pods", "spec.containers[*].restartPolicy, restartPolicyRules"),
-        Actor::Loops,
-        "Pintle does not have restart policies of single containers yet: restartPolicy and restartPolicyRules of a container have no effect, the Pod's restartPolicy does",
-        |pod| {
-            let containers = object::list(pod, &["spec", "containers"]).iter();
-            let rules = |container: &Value| !object::list(container, &["restartPolicyRules"]).is_empty();
-            let mut all = containers.chain(object::list(pod, &["spec", "initContainers"]));
-            all.any(rules)
-                || object::list(pod, &["spec", "containers"]).iter().any(|c| c.get("restartPolicy").is_some())
-        },
     ),
     field(
         ("", "pods", "spec.containers[*].lifecycle.stopSignal"),

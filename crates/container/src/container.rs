@@ -109,6 +109,8 @@ pub struct Container {
     pub attempt: u32,
     pub image: String,
     pub image_id: String,
+    /// The image as the Pod named it when the container was made, where the runtime remembers that.
+    pub asked_image: Option<String>,
     pub created_at: Timestamp,
     pub state: State,
     /// A stop was asked for and has not come to its end.

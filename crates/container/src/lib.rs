@@ -41,8 +41,10 @@ pub use cri::Cri;
 pub use error::Error;
 pub use image::{Credentials, Image, PullRequest};
 pub use runtime::{Execution, ProbeKind, Runtime, Version};
-pub use sandbox::{Dns, PodRef, Port, Protocol, Sandbox, SandboxConfig, SandboxId, SandboxState};
+pub use sandbox::{
+    Dns, PodRef, Port, Protocol, Recalled, RecalledRun, Sandbox, SandboxConfig, SandboxId, SandboxState,
+};
 pub use security::{Namespaces, PidNamespace, Resources, Seccomp, Security};
 pub use simulated::Simulated;
-pub use stats::{Health, ImageStore, Usage};
+pub use stats::{Health, ImageStore, NetworkUsage, Usage};
 pub use streams::{Connection, Process, Reader, Size, Wanted, Writer};

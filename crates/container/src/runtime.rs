@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use crate::container::{Container, ContainerConfig, ContainerId};
 use crate::error::Error;
 use crate::image::{Image, PullRequest};
-use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId};
+use crate::sandbox::{PodRef, Recalled, Sandbox, SandboxConfig, SandboxId};
 use crate::security::Resources;
-use crate::stats::{Health, ImageStore, Usage};
+use crate::stats::{Health, ImageStore, NetworkUsage, Usage};
 use crate::streams::{Connection, Process, Wanted};
 
 /// Runs the containers of one node.
@@ -23,6 +23,9 @@ use crate::streams::{Connection, Process, Wanted};
 pub trait Runtime: Send + Sync + 'static {
     /// What the node reports as its container runtime.
     fn version(&self) -> Version;
+
+    /// A runtime that keeps nothing is told what ran in it before it was started; one that remembers need not listen.
+    fn recall(&self, _: Recalled) {}
 
     async fn run_sandbox(&self, config: SandboxConfig) -> Result<SandboxId, Error>;
 
@@ -100,6 +103,11 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// What the running containers have used; nothing where nothing is used.
     async fn usage(&self) -> Result<Vec<Usage>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// What went over the interfaces of Pods; nothing where the runtime does not tell.
+    async fn network_usage(&self) -> Result<Vec<NetworkUsage>, Error> {
         Ok(Vec::new())
     }
 

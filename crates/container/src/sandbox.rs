@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
+use crate::container::ContainerId;
 use crate::security::{Namespaces, Security};
 
 /// Whose a sandbox or container is. The UID tells two lives of one name apart.
@@ -91,4 +92,27 @@ pub struct Sandbox {
     pub created_at: Timestamp,
     /// Empty for a Pod on the node's own network.
     pub addresses: Vec<IpAddr>,
+}
+
+/// A Pod as somebody else remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recalled {
+    pub pod: PodRef,
+    pub annotations: BTreeMap<String, String>,
+    /// Those of its own; none in the node's network.
+    pub addresses: Vec<IpAddr>,
+    pub runs: Vec<RecalledRun>,
+}
+
+/// One run of a container, the last of its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecalledRun {
+    pub id: ContainerId,
+    pub name: String,
+    pub attempt: u32,
+    pub image: String,
+    pub image_id: String,
+    pub started_at: Timestamp,
+    /// When and how it ended, if it did.
+    pub ended: Option<(Timestamp, i32)>,
 }

@@ -23,6 +23,17 @@ pub struct Usage {
     pub inodes: u64,
 }
 
+/// What went over one interface of a Pod since it has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkUsage {
+    pub pod: PodRef,
+    pub interface: String,
+    pub received_bytes: u64,
+    pub received_errors: u64,
+    pub sent_bytes: u64,
+    pub sent_errors: u64,
+}
+
 /// Where images are kept, and what they take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageStore {

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use pintle_container::cri::private::{Private, PrivateConfig, import};
+use pintle_container::cri::private::{Private, import};
 use pintle_container::{
     ContainerConfig, ContainerId, Cri, Mount, PodRef, Runtime, Sandbox, SandboxConfig, SandboxId, SandboxState, State,
 };
 
 #[path = "../../../xtask/src/test/skip.rs"]
 mod skip;
+mod unwired;
 
 const IMAGE: &str = "localhost/busybox:1";
 
@@ -41,10 +42,9 @@ struct Node {
     directory: tempfile::TempDir,
 }
 
-async fn start(bridge: &str, subnet: &str) -> Node {
+async fn start(prefix: &str) -> Node {
     let directory = tempfile::tempdir().expect("a directory");
-    let config =
-        PrivateConfig { directory: directory.path().join("c"), subnet: subnet.to_owned(), bridge: bridge.to_owned() };
+    let config = unwired::config(&directory.path().join("c"), prefix);
     let (private, cri) = Private::start(&config).await.expect("containerd starts");
     import(private.socket(), &busybox(directory.path())).await.expect("the image is imported");
     Node { private: Some(private), cri, directory }
@@ -110,7 +110,7 @@ async fn a_container_runs_logs_is_entered_and_ends_with_its_code() {
     if !can_run() {
         return;
     }
-    let node = start("pin-test0", "10.213.0.0/24").await;
+    let node = start("10.213.0").await;
     assert_eq!(node.cri.version().name, "containerd");
     let health = node.cri.health().await;
     assert_eq!((&health.runtime, &health.network), (&Ok(()), &Ok(())));
@@ -164,7 +164,7 @@ async fn a_container_that_does_not_listen_is_killed_after_its_grace_and_one_that
     if !can_run() {
         return;
     }
-    let node = start("pin-test1", "10.213.1.0/24").await;
+    let node = start("10.213.1").await;
     let shared = node.sandbox("stubborn");
     let id = node.cri.run_sandbox(shared.clone()).await.expect("a sandbox");
     let named = |name: &str, script: &str| ContainerConfig {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use pintle_container::cri::private::{Private, PrivateConfig, import};
+use pintle_container::cri::private::{Private, import};
 use pintle_container::{
     ContainerConfig, ContainerId, Cri, PodRef, Reader, Runtime, SandboxConfig, SandboxId, Size, Wanted,
 };
@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[path = "../../../xtask/src/test/skip.rs"]
 mod skip;
+mod unwired;
 
 const IMAGE: &str = "localhost/busybox:1";
 const OUT: Wanted = Wanted { stdin: false, stdout: true, stderr: true, tty: false };
@@ -137,7 +138,7 @@ async fn what_a_user_types_reaches_a_real_container_and_what_it_says_comes_back(
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
-    let config = PrivateConfig { directory: path.clone(), subnet: "10.247.9.0/24".into(), bridge: "pintle-st0".into() };
+    let config = unwired::config(&path, "10.247.9");
     let (private, cri) = Private::start(&config).await.unwrap();
     shell(&path, include_str!("busybox.sh"));
     import(private.socket(), &path.join("image.tar")).await.unwrap();
@@ -166,7 +167,6 @@ async fn what_a_user_types_reaches_a_real_container_and_what_it_says_comes_back(
     let _ = world.cri.stop_sandbox(&world.sandbox).await;
     let _ = world.cri.remove_sandbox(&world.sandbox).await;
     private.stop().await;
-    let _ = Command::new("ip").args(["link", "delete", "pintle-st0"]).output();
     match outcome {
         Ok(in_time) => in_time.expect("it took longer than a minute"),
         Err(panic) => std::panic::resume_unwind(panic),

@@ -8,6 +8,8 @@
 //! - `namespace`: what goes when its namespace goes
 //! - `serviceaccount`, `rootca`: what every namespace has
 //! - `endpointslice`: which Pods stand behind a Service
+//! - `clusterdns`: which nodes answer names
+//! - `nodeipam`: which addresses the Pods of each node get
 //! - `nodelifecycle`: what becomes of a node that falls silent, and of its Pods
 //! - `volumes`: claims and volumes find each other
 //! - `protection`: storage that is deleted stays until nothing uses it
@@ -33,6 +35,8 @@ mod serviceaccount;
 
 mod endpointslice;
 
+mod clusterdns;
+mod nodeipam;
 mod nodelifecycle;
 
 mod volumes;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use pintle_meta::Range;
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
@@ -17,6 +18,8 @@ pub struct Options {
     pub authority: Option<Authority>,
     /// Whether this machine is the cluster's node: without that no loop touches its disk.
     pub is_node: bool,
+    /// The addresses of all Pods, of which each node gets a part; without them nobody gives any out.
+    pub cluster_cidrs: Vec<Range>,
 }
 
 type Run = fn(Context, Options) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -46,6 +49,10 @@ pub fn roster() -> Vec<Loop> {
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
+        entry("nodeipam", "node-ipam-controller", |context, options| {
+            Box::pin(crate::nodeipam::run(context, options.cluster_cidrs))
+        }),
+        entry("clusterdns", "cluster-dns-controller", |context, _| Box::pin(crate::clusterdns::run(context))),
         entry("volumes", "persistentvolume-controller", |context, options| {
             Box::pin(crate::volumes::run(context, options.is_node))
         }),

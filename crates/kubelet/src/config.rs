@@ -32,6 +32,8 @@ pub struct NodeConfig {
     pub taints: Vec<Taint>,
     /// What the node has. What of it may be allocated is less by what is reserved.
     pub capacity: BTreeMap<String, Quantity>,
+    /// The ranges of its Pods' addresses, if it has them from the start.
+    pub pod_cidrs: Vec<String>,
     pub address: IpAddr,
     pub architecture: String,
     pub operating_system: String,
@@ -97,6 +99,7 @@ impl NodeConfig {
             kubelet_version: KUBELET_VERSION.to_owned(),
             instance_type: None,
             provider_id: None,
+            pod_cidrs: Vec::new(),
             lease: LEASE,
             directory: None,
             logs: None,

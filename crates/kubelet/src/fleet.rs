@@ -16,7 +16,7 @@ use crate::logs::rotate::{self, LogRotation};
 use crate::machine::Machine;
 use crate::node::Presence;
 use crate::pods::guards::Guards;
-use crate::pods::{BY_NODE, Home, Pods, Tenancy};
+use crate::pods::{BY_NODE, Claims, Home, Pods, Tallies, Tenancy};
 use crate::pressure::{Eviction, Pressure, Watch};
 use crate::serve::Serving;
 use crate::serve::usage::Meter;
@@ -105,6 +105,10 @@ impl Fleet {
         let home = Arc::new(Home {
             name: name.clone(),
             address: config.address,
+            config: Arc::new(config.clone()),
+            tallies: Tallies::default(),
+            nodes: self.nodes.clone(),
+            claims: Claims::default(),
             allocatable: config.allocatable(),
             runtime: runtime.clone(),
             recorder: recorder.clone(),

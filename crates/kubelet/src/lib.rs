@@ -16,6 +16,7 @@
 //! - `credentials`: what registries are told, from pull secrets and plugins
 //! - `cgroups`: the control group that holds a Pod as a whole to its bounds
 //! - [`devices`]: device plugins, and which devices a container gets
+//! - `fit`: whether a Pod fits on the node that it was bound to; no I/O
 //! - `ephemeral`: containers that were put beside the others to look at them
 //! - [`pressure`]: what a node does that runs out of memory, disk or processes
 //! - `handlers`: what probes and hooks do: commands, HTTP, gRPC, TCP, waiting
@@ -31,6 +32,7 @@ pub mod collect;
 mod credentials;
 pub mod devices;
 mod ephemeral;
+mod fit;
 mod handlers;
 mod logs;
 mod node;
@@ -51,6 +53,7 @@ pub use config::{KUBELET_VERSION, LEASE, NodeConfig};
 pub use credentials::providers::CredentialProviders;
 pub use fleet::{Fleet, Kubelet};
 pub use logs::LogRotation;
+pub use logs::links::prune as prune_log_links;
 pub use pressure::Eviction;
 pub use serve::Serving;
 pub use statics::StaticPods;

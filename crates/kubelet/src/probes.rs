@@ -20,6 +20,8 @@ pub(crate) trait Verdicts {
 
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
+    /// The Pod comes to its end: only readiness is asked for from now on.
+    ending: bool,
     states: BTreeMap<(ContainerId, ProbeKind), ProbeState>,
 }
 
@@ -43,6 +45,11 @@ pub(crate) struct Due {
 }
 
 impl Probes {
+    /// What is about to end is not restarted, so nobody asks whether it should be; whether it is ready matters until it has ended.
+    pub(crate) fn end(&mut self) {
+        self.ending = true;
+    }
+
     /// Takes note of what runs, forgets what does not, and says what is to be asked now.
     ///
     /// What was ready or started before this node agent was is taken to be so until a probe says otherwise.
@@ -75,7 +82,8 @@ impl Probes {
                     ProbeKind::Liveness => state.verdict == Some(false),
                     ProbeKind::Readiness => false,
                 };
-                if !held_back && !is_over && !state.asking && state.next_at <= now {
+                let is_asked = !self.ending || kind == ProbeKind::Readiness;
+                if is_asked && !held_back && !is_over && !state.asking && state.next_at <= now {
                     let (id, spec) = (container.id.clone(), spec.clone());
                     due.push(Due { id, spec, kind, probe: probe.clone() });
                 }
@@ -118,7 +126,8 @@ impl Probes {
             startup.is_some_and(|startup| startup.verdict != Some(true))
         };
         let idle = self.states.iter().filter(|(_, state)| !state.asking);
-        let waits = idle.filter(|((id, kind), state)| match kind {
+        let asked = idle.filter(|((_, kind), _)| !self.ending || *kind == ProbeKind::Readiness);
+        let waits = asked.filter(|((id, kind), state)| match kind {
             ProbeKind::Startup => state.verdict.is_none(),
             ProbeKind::Liveness => state.verdict != Some(false) && !held_back(id),
             ProbeKind::Readiness => !held_back(id),
@@ -180,6 +189,7 @@ mod tests {
             image_id: String::new(),
             created_at: at(0),
             state: State::Running { started_at: at(0) },
+            asked_image: None,
             stopping: false,
         }
     }
@@ -213,6 +223,22 @@ mod tests {
         let expected = [Some(true), Some(true), Some(true), Some(false)];
         assert_eq!(play(&spec, &script, ProbeKind::Liveness), expected);
         assert_eq!(play(&spec, &script, ProbeKind::Startup), [None, None, Some(true), Some(true)]);
+    }
+
+    #[test]
+    fn readiness_is_asked_for_until_the_end_and_nothing_else_is() {
+        let spec = Spec { liveness_probe: probe(0, 5, 1, 3), readiness_probe: probe(0, 10, 1, 1), ..Spec::default() };
+        let (mut probes, container) = (Probes::default(), running());
+        let kinds = |probes: &mut Probes, second| {
+            let due = probes.due([(&spec, &container, None)].into_iter(), at(second));
+            due.iter().for_each(|due| _ = probes.record(due, true, at(second)));
+            due.into_iter().map(|due| due.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&mut probes, 0), [ProbeKind::Liveness, ProbeKind::Readiness]);
+        probes.end();
+        assert_eq!(probes.next_at(), Some(at(10)));
+        assert_eq!(kinds(&mut probes, 10), [ProbeKind::Readiness]);
+        assert_eq!(probes.verdict(&ContainerId("c1".into()), ProbeKind::Readiness), Some(true));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! - [`labels`]: label and field selectors
 //! - [`quantity`]: amounts such as `500m` and `1Gi`
 //! - [`query`]: the query of a URL
+//! - [`range`]: ranges of addresses such as `10.244.0.0/16`
 //! - [`rules`]: what a name, a label, a port may look like
 //! - [`field`]: paths into an object and what is wrong there
 //! - [`status`]: the answer that says what went wrong
@@ -26,10 +27,12 @@ pub mod object;
 pub mod quantity;
 pub mod query;
 pub mod random;
+pub mod range;
 pub mod rules;
 pub mod status;
 
 pub use clock::Clock;
 pub use names::{GroupVersionKind, GroupVersionResource};
 pub use random::Random;
+pub use range::Range;
 pub use status::Status;

@@ -174,6 +174,28 @@ fn is_wordlike(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
+/// Labels of Kubernetes' own that a node may give itself, beside those below `kubelet.kubernetes.io` and `node.kubernetes.io`.
+pub const NODE_LABELS: [&str; 10] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+
+/// Whether a label is Kubernetes' own and for administrators: a node must not give it to itself.
+pub fn is_closed_to_nodes(label: &str) -> bool {
+    let domain = label.split_once('/').map_or("", |(domain, _)| domain);
+    let within = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));
+    let is_own = NODE_LABELS.contains(&label) || within("kubelet.kubernetes.io") || within("node.kubernetes.io");
+    (within("kubernetes.io") || within("k8s.io")) && !is_own
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +210,23 @@ mod tests {
         }
         assert!(dns_label(&"a".repeat(64)).len() == 1);
         assert!(!dns_1035_label("1a").is_empty());
+    }
+
+    #[test]
+    fn a_node_gives_itself_only_labels_that_are_its_own() {
+        for own in
+            ["disk", "example.com/disk", "kubernetes.io/os", "node.kubernetes.io/pool", "a.kubelet.kubernetes.io/b"]
+        {
+            assert!(!is_closed_to_nodes(own), "{own}");
+        }
+        for closed in [
+            "kubernetes.io/role",
+            "a.k8s.io/b",
+            "node-restriction.kubernetes.io/a",
+            "b.node-restriction.kubernetes.io/a",
+        ] {
+            assert!(is_closed_to_nodes(closed), "{closed}");
+        }
     }
 
     #[test]

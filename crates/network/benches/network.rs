@@ -1,4 +1,4 @@
-//! What Services and names cost: `cargo bench -p pintle-network`, as root.
+//! What Services, policies and names cost: `cargo bench -p pintle-network`, as root.
 //!
 //! Everything happens in network namespaces that it makes and takes away again. Ratios are to be believed before figures: one
 //! machine differs from another, and from itself an hour later.
@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::{Name, RecordType};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use pintle_network::Dataplane;
 use pintle_network::dns::zone::{Entry, Zone};
 use pintle_network::dns::{Domain, Forwarder, Server};
+use pintle_network::policies::{self, Member, Policy};
 use pintle_network::services::{Here, Table, Touched, plan};
 use pintle_runtime::{Key, Random, Shutdown};
 use serde_json::json;
@@ -30,6 +32,10 @@ mod net;
 const SERVICES: usize = 10_000;
 const ENDPOINTS: usize = 10;
 const CHANGES: usize = 50;
+/// Each namespace has as many Pods, one of them on this node, and ten policies that isolate them all.
+const NAMESPACES: usize = 100;
+const PODS_OF_NAMESPACE: usize = 100;
+const POLICIES_OF_NAMESPACE: usize = 10;
 const PHASE: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
 /// Questions under way at once, and clients that ask.
@@ -38,6 +44,7 @@ const ASKING: usize = 16;
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(rules());
+    runtime.block_on(isolation());
     runtime.block_on(connections());
     names();
 }
@@ -95,6 +102,73 @@ async fn rules() {
         times.push(began.elapsed());
     }
     println!("one endpoint more or less: {}", spread(&mut times));
+}
+
+/// A Pod of a namespace; its labels say to which of the policies' peers it belongs.
+fn pod(namespace: usize, number: usize, is_here: bool) -> (Key, Option<Member>) {
+    let all = namespace * PODS_OF_NAMESPACE + number;
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"labels": {"app": format!("a{}", number % POLICIES_OF_NAMESPACE)}},
+        "spec": {"nodeName": if is_here { "here" } else { "there" }, "containers": []},
+        "status": {"phase": "Running", "podIPs": [{"ip": format!("10.{}.{}.{}", 128 + (all >> 16), (all >> 8) & 255, all & 255)}]}}))
+    .expect("a Pod");
+    (Key::new(format!("n{namespace}"), format!("p{number}")), Member::of(&pod, "here"))
+}
+
+fn policy(namespace: usize, number: usize) -> (Key, Policy) {
+    let (namespace, name) = (format!("n{namespace}"), format!("p{number}"));
+    let policy: NetworkPolicy = serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": name},
+        "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80 + number}],
+            "from": [{"podSelector": {"matchLabels": {"app": format!("a{number}")}}}]}]}}))
+    .expect("a policy");
+    (Key::new(&namespace, &name), Policy::of(&policy))
+}
+
+async fn isolation() {
+    let net = Net::new(&[]).await;
+    let mut table = policies::Table::default();
+    let began = Instant::now();
+    let mut touched = policies::Touched::default();
+    for namespace in 0..NAMESPACES {
+        for number in 0..PODS_OF_NAMESPACE {
+            let (key, member) = pod(namespace, number, number == 0);
+            table.put_pod(&key, member, &mut touched);
+        }
+        for number in 0..POLICIES_OF_NAMESPACE {
+            let (key, policy) = policy(namespace, number);
+            table.put_policy(&key, Some(policy));
+        }
+    }
+    table.settle(&mut touched);
+    let planned = began.elapsed();
+    let scripts = table.whole(&net.here);
+    for script in &scripts {
+        net.kernel.apply(script).await.expect("the kernel takes all of it");
+    }
+    println!(
+        "{} policies and {} Pods: {:.2} s until the kernel has them, of which {:.2} s to plan; {} kB of text",
+        NAMESPACES * POLICIES_OF_NAMESPACE,
+        NAMESPACES * PODS_OF_NAMESPACE,
+        began.elapsed().as_secs_f64(),
+        planned.as_secs_f64(),
+        scripts.iter().map(String::len).sum::<usize>() / 1000
+    );
+    for is_here in [false, true] {
+        let mut times = Vec::new();
+        for change in 0..CHANGES {
+            let began = Instant::now();
+            let mut touched = policies::Touched::default();
+            let (key, member) = pod(NAMESPACES / 2, NAMESPACES * PODS_OF_NAMESPACE + change, is_here);
+            table.put_pod(&key, member, &mut touched);
+            table.settle(&mut touched);
+            for script in table.steps(&net.here, &touched) {
+                net.kernel.apply(&script).await.expect("the kernel takes the change");
+            }
+            times.push(began.elapsed());
+        }
+        let place = if is_here { "on this node" } else { "elsewhere" };
+        println!("one Pod more {place}: {}", spread(&mut times));
+    }
 }
 
 /// How many connections a second a Pod makes to another, directly and through a Service.

@@ -182,3 +182,42 @@ async fn noise_does_not_keep_it_from_answering() {
     assert_eq!(stream.read(&mut [0; 10]).await.unwrap_or(0), 0, "it hangs up");
     assert_eq!(told(&ask(at, &question("web.shop.svc.cluster.local.", None)).await), ["10.96.0.5"]);
 }
+
+/// What is heard at a path of the page about a server.
+async fn page(at: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).await.unwrap();
+    heard
+}
+
+#[tokio::test]
+async fn dashboards_made_for_coredns_show_this_server() {
+    let (other, _) = stand_in(false).await;
+    let (_stop, shutdown) = Shutdown::new();
+    let domain = Domain::new("cluster.local", None).expect("a domain");
+    let server = Arc::new(Server::new(domain, Forwarder::new(vec![other], Random::seeded(1))));
+    let at = server.listen(ANY_PORT, shutdown.clone()).await.unwrap();
+    let metrics = server.serve_metrics(ANY_PORT, shutdown).await.unwrap();
+    assert!(page(metrics, "/ready").await.starts_with("HTTP/1.1 503 "), "not all names are known");
+    assert!(page(metrics, "/health").await.starts_with("HTTP/1.1 200 "));
+    server.know(Zone::default());
+    assert!(page(metrics, "/ready").await.starts_with("HTTP/1.1 200 "));
+    assert!(page(metrics, "/").await.starts_with("HTTP/1.1 404 "));
+    ask(at, &question("web.shop.svc.cluster.local.", None)).await;
+    ask(at, &question("a.example.", None)).await;
+    ask(at, &question("a.example.", None)).await;
+    let shown = page(metrics, "/metrics").await;
+    for line in [
+        r#"coredns_dns_requests_total{server="dns://:53",zone="cluster.local.",view="",proto="udp",family="1",type="A"} 1"#,
+        r#"coredns_dns_requests_total{server="dns://:53",zone=".",view="",proto="udp",family="1",type="A"} 2"#,
+        r#"coredns_dns_responses_total{server="dns://:53",zone="cluster.local.",view="",rcode="NXDOMAIN"} 1"#,
+        r#"coredns_dns_responses_total{server="dns://:53",zone=".",view="",rcode="NOERROR"} 2"#,
+        r#"coredns_dns_request_duration_seconds_count{server="dns://:53",zone=".",view=""} 2"#,
+        r#"coredns_cache_hits_total{server="dns://:53",type="success",zones=".",view=""} 1"#,
+        r#"coredns_cache_misses_total{server="dns://:53",zones=".",view=""} 1"#,
+    ] {
+        assert!(shown.lines().any(|one| one == line), "{line} is not in\n{shown}");
+    }
+}

@@ -5,31 +5,14 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::Command;
 use std::time::Duration;
 
 use pintle_network::Dataplane;
 use serde_json::{Value, json};
 
-use net::{NODE, Net, STRANGER, ip, within};
+use net::{NODE, Net, STRANGER, can_run, ip, within};
 
 mod net;
-
-#[path = "../../../xtask/src/test/skip.rs"]
-mod skip;
-
-fn can_run() -> bool {
-    let answers =
-        |program: &str, flag: &str| Command::new(program).arg(flag).output().is_ok_and(|out| out.status.success());
-    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    let nft = answers("nft", "--version") || answers("/usr/sbin/nft", "--version");
-    let needs = [("root", root), ("ip, from iproute2", answers("ip", "-V")), ("nft, from nftables", nft)];
-    let missing: Vec<&str> = needs.into_iter().filter(|(_, there)| !there).map(|(need, _)| need).collect();
-    if !missing.is_empty() {
-        skip::skip(&missing);
-    }
-    missing.is_empty()
-}
 
 fn cluster_ip(address: &str) -> Value {
     json!({"clusterIP": address, "clusterIPs": [address], "ports": [{"name": "web", "port": 80, "protocol": "TCP"}]})
@@ -157,6 +140,45 @@ async fn datagrams_find_a_service_too() {
     assert_eq!(net.ask_udp("2", "10.96.0.10:53"), "1 10.244.0.2");
     net.put("dns", spec, json!({}), &[]).await;
     assert_eq!(net.ask_udp("2", "10.96.0.10:53"), ErrorKind::ConnectionRefused.to_string());
+}
+
+#[tokio::test]
+async fn a_service_is_found_at_its_addresses_of_both_families() {
+    if !can_run() {
+        return;
+    }
+    let mut net = Net::new(&[1, 2, 3]).await;
+    [1, 2].iter().for_each(|pod| net.serve(*pod, 8080));
+    let spec = |affinity: &str| {
+        json!({"type": "NodePort", "clusterIP": "10.96.0.5", "clusterIPs": ["10.96.0.5", "fd00:96::5"],
+            "sessionAffinity": affinity, "ports": [{"name": "web", "port": 80, "protocol": "TCP", "nodePort": 30080}]})
+    };
+    let both = [(1, 8080), (2, 8080)];
+    net.put("web", spec("None"), json!({}), &both).await;
+    for to in ["10.96.0.5:80", "[fd00:96::5]:80"] {
+        assert_eq!(net.tally("3", to, 30).keys().collect::<Vec<_>>(), ["1", "2"], "{to}");
+        assert_eq!(net.tally("1", to, 20).values().sum::<usize>(), 20, "{to}: also one that finds itself");
+        assert_eq!(net.tally("node", to, 20).keys().collect::<Vec<_>>(), ["1", "2"], "{to}");
+    }
+    assert!(net.ask("3", "[fd00:96::5]:80").ends_with(" fd00:244::3"), "a Pod's own address is seen");
+    for to in ["192.0.2.1:30080", "[2001:db8::1]:30080"] {
+        assert_eq!(net.tally(STRANGER, to, 30).keys().collect::<Vec<_>>(), ["1", "2"], "{to}");
+    }
+    net.put("web", spec("ClientIP"), json!({}), &both).await;
+    assert_eq!(net.tally("3", "[fd00:96::5]:80", 20).len(), 1, "a client stays where it was");
+    net.put("web", spec("None"), json!({}), &[]).await;
+    for (from, to) in [
+        ("3", "[fd00:96::5]:80"),
+        ("node", "[fd00:96::5]:80"),
+        ("3", "[fd00:96::9]:80"),
+        (STRANGER, "[2001:db8::1]:30080"),
+    ] {
+        assert_eq!(net.ask(from, to), "refused", "{from} {to}");
+    }
+    let dns = json!({"clusterIP": "fd00:96::a", "clusterIPs": ["fd00:96::a"],
+        "ports": [{"name": "dns", "port": 53, "protocol": "UDP"}]});
+    net.put("dns", dns, json!({}), &[(1, 8080)]).await;
+    assert_eq!(net.ask_udp("3", "[fd00:96::a]:53"), "1 fd00:244::3");
 }
 
 #[tokio::test]

@@ -15,6 +15,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use pintle_container::cri::private::{Private, PrivateConfig, import};
 use pintle_container::{ContainerConfig, Cri, PodRef, Runtime, SandboxConfig};
+use pintle_network::Bridge;
+use pintle_network::cni::Places;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -58,11 +60,18 @@ fn main() {
 /// Sandbox, container, start, so many at once; nothing but containerd.
 async fn alone() -> Duration {
     let directory = tempfile::tempdir().expect("a directory");
-    let config = PrivateConfig {
-        directory: directory.path().join("c"),
-        subnet: "10.120.0.0/24".to_owned(),
-        bridge: BRIDGE.to_owned(),
+    let config = PrivateConfig { directory: directory.path().join("c"), plugins: directory.path().join("c/bin") };
+    let bridge = Bridge {
+        name: BRIDGE.to_owned(),
+        pods: vec!["10.120.0.0/24".parse().expect("a range")],
+        cluster: Vec::new(),
+        services: Vec::new(),
+        books: directory.path().join("addresses"),
     };
+    let places = Places { configuration: config.networks(), plugins: config.plugins.clone() };
+    places.link(Path::new(env!("CARGO_BIN_EXE_pintle"))).expect("the plugin is there");
+    places.configure(&bridge).expect("a configuration");
+    bridge.lay().await.expect("a bridge");
     let (private, cri) = Private::start(&config).await.expect("containerd starts");
     import(private.socket(), &busybox(directory.path())).await.expect("an image");
     let started = Instant::now();
@@ -77,7 +86,7 @@ async fn alone() -> Duration {
         .for_each_concurrent(AT_ONCE, |id| async { cri.remove_sandbox(id).await.expect("it goes") })
         .await;
     private.stop().await;
-    take_away(BRIDGE);
+    bridge.remove().await;
     took
 }
 

@@ -1,11 +1,14 @@
 //! This machine as a node: what runs its containers, and what it tells of itself.
 //!
-//! As root it uses the runtime that it is pointed to or finds; else a containerd of its own, if the program is installed; else
-//! the cluster has simulated nodes, and a line says what to install.
+//! As root it uses the runtime that it is pointed to, else a containerd of its own, if the program is installed; else the cluster
+//! has simulated nodes, and a line says what to install. A runtime that somebody else has is never taken by surprise.
 
 mod bounds;
 mod check;
+pub(crate) mod made;
 mod network;
+mod ranges;
+mod registration;
 
 use crate::say::say;
 use std::collections::BTreeMap;
@@ -17,29 +20,32 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use pintle_container::cri::private::{Private, PrivateConfig, has_iptables};
+use pintle_container::cri::private::{Private, PrivateConfig};
 use pintle_container::{Cri, Runtime};
 use pintle_kubelet::{Collection, CredentialProviders, NodeConfig, StaticPods};
 use pintle_meta::network::{SERVICE_NETWORK, SERVICE_NETWORK_BITS, is_service_address};
-use pintle_network::{Kernel, NodeNetwork, NodeNetworkConfig};
+use pintle_network::cni::{FILE, Places};
+use pintle_network::dataplane::tables_of;
+use pintle_network::{Bridge, Family, Kernel, NodeNetwork, NodeNetworkConfig, PodRanges, Range};
 use pintle_runtime::Context;
 
 use bounds::{BoundsFlags, WrongThreshold};
+use made::Made;
+pub(crate) use ranges::RangeFlags;
+use registration::RegistrationFlags;
+pub(crate) use registration::name as node_name;
 
-/// Where containerd listens if nobody has moved it.
+/// Where a containerd of the machine's own listens if nobody has moved it.
 pub(crate) const CONTAINERD: &str = "/run/containerd/containerd.sock";
 
 /// What a machine without a runtime needs, in Debian's words.
-pub(crate) const INSTALL: &str = "apt install containerd runc containernetworking-plugins iptables nftables";
+pub(crate) const INSTALL: &str = "apt install containerd runc nftables";
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct MachineFlags {
-    /// The socket of the container runtime: containerd or CRI-O [default: the one that is found, else a private one].
+    /// The socket of the container runtime: containerd or CRI-O [default: a containerd of the cluster's own].
     #[arg(long, value_name = "unix:///PATH", value_parser = check::endpoint)]
     container_runtime_endpoint: Option<PathBuf>,
-    /// The addresses that Pods get from our own bridge, if the runtime has no network for them.
-    #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/24", value_parser = check::subnet)]
-    pod_cidr: String,
     /// A directory of files, one Pod each, that this machine runs whatever the API server says.
     #[arg(long, value_name = "DIR")]
     pod_manifest_path: Option<PathBuf>,
@@ -59,6 +65,8 @@ pub(crate) struct MachineFlags {
     collection: CollectionFlags,
     #[command(flatten)]
     bounds: BoundsFlags,
+    #[command(flatten)]
+    registration: RegistrationFlags,
 }
 
 impl MachineFlags {
@@ -80,6 +88,16 @@ impl MachineFlags {
         let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
         let config = pintle_apiserver::parse::yaml(&text).map_err(wrong)?;
         CredentialProviders::new(&config.value, programs.clone()).map(Some).map_err(wrong)
+    }
+
+    /// What the node is called, if somebody says.
+    pub(crate) fn node_name(&self) -> Option<String> {
+        self.registration.node_name.clone()
+    }
+
+    /// How a node without a machine registers.
+    pub(crate) fn registered(&self, config: NodeConfig) -> NodeConfig {
+        self.registration.apply(config, false)
     }
 
     fn static_pods(&self) -> Option<StaticPods> {
@@ -163,20 +181,30 @@ pub(crate) struct Machine {
     pub(crate) runtime: Arc<dyn Runtime>,
     /// How packets of its Pods find Services, and Pods names.
     pub(crate) network: NodeNetworkConfig,
+    /// The bridge between its Pods, once it is laid.
+    pub(crate) bridge: Option<Bridge>,
     // In this order they go when it is dropped.
     private: Option<Private>,
     /// Nothing is kept, so nothing is left behind: neither containers nor the bridge between them.
-    ephemeral: Option<Bridge>,
+    ephemeral: Option<Cable>,
 }
 
 /// The network of Pods, which outlives the runtime that made it.
-struct Bridge(String);
+struct Cable(String);
 
-impl Drop for Bridge {
+impl Drop for Cable {
     fn drop(&mut self) {
-        let mut command = std::process::Command::new("ip");
-        // One that was never made is as good as gone.
-        let _ = command.args(["link", "delete", &self.0]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let quietly = |program: &str, arguments: &[&str]| {
+            let mut command = std::process::Command::new(program);
+            // What was never made is as good as gone.
+            let _ = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        };
+        quietly("ip", &["link", "delete", &self.0]);
+        for table in tables_of(&self.0) {
+            for family in Family::ALL {
+                quietly("nft", &["delete", "table", family.word(), &table]);
+            }
+        }
     }
 }
 
@@ -201,13 +229,24 @@ impl Nodes {
     pub(crate) async fn find(
         asked: Option<u16>,
         flags: &MachineFlags,
+        ranges: &PodRanges,
         place: Place<'_>,
     ) -> Result<Nodes, MachineError> {
         if let Some(count) = asked {
             return Ok(Nodes::Simulated(count));
         }
-        let machine = Machine::find(flags, place).await?;
+        let machine = Machine::find(flags, Some(ranges), place).await?;
         Ok(machine.map_or(Nodes::Simulated(1), |machine| Nodes::Machine(Box::new(machine))))
+    }
+
+    /// A server that others reach at one address has its node there too, whatever way the machine has to the world.
+    pub(crate) fn reached_at(&mut self, listening: IpAddr) {
+        if let Nodes::Machine(machine) = self
+            && !listening.is_unspecified()
+            && !listening.is_loopback()
+        {
+            machine.config.address = listening;
+        }
     }
 
     /// For the line that says what runs.
@@ -223,32 +262,38 @@ impl Nodes {
 
 impl Machine {
     /// Finds out what this machine can run; nothing if it cannot. What was started ends with an error, and if nobody waits for
-    /// the rest.
-    pub(crate) async fn find(flags: &MachineFlags, place: Place<'_>) -> Result<Option<Machine>, MachineError> {
+    /// the rest. Without ranges its Pods have no network yet.
+    pub(crate) async fn find(
+        flags: &MachineFlags,
+        ranges: Option<&PodRanges>,
+        place: Place<'_>,
+    ) -> Result<Option<Machine>, MachineError> {
         let is_root = rustix::process::geteuid().is_root();
-        let found = Path::new(CONTAINERD);
         let asked = flags.container_runtime_endpoint.as_deref();
-        if asked.is_none() && (!is_root || !(found.exists() || Private::is_possible())) {
+        if asked.is_none() && (!is_root || !Private::is_possible()) {
             return Ok(None);
         }
         let (Place::Kept(directory) | Place::Scratch(directory)) = place;
         let directory = directory.join("node");
         let name = bridge(&directory);
-        let ephemeral = matches!(place, Place::Scratch(_)).then(|| Bridge(name.clone()));
+        let ephemeral = matches!(place, Place::Scratch(_)).then(|| Cable(name.clone()));
         std::fs::create_dir_all(&directory).map_err(|error| MachineError::Directory(directory.clone(), error))?;
-        let (private, cri) = match asked {
-            Some(socket) => (None, connect(socket, flags, &name).await?),
-            None if found.exists() => (None, connect(found, flags, &name).await?),
-            None => {
-                let config = PrivateConfig {
-                    directory: directory.join("containerd"),
-                    subnet: flags.pod_cidr.clone(),
-                    bridge: name.clone(),
-                };
-                let (private, cri) = Private::start(&config).await.map_err(MachineError::Private)?;
-                (Some(private), cri)
+        let containerd = directory.join("containerd");
+        let own = PrivateConfig { plugins: containerd.join("bin"), directory: containerd };
+        let foreign = match asked {
+            Some(socket) => {
+                let failed = |error| MachineError::Runtime(socket.display().to_string(), error);
+                Some(Cri::connect(socket).await.map_err(failed)?.owned_by(&name))
             }
+            None => None,
         };
+        let places = match &foreign {
+            Some(cri) => cri.without_network(FILE).await.map(|free| (free.configuration, free.plugins)),
+            None => Some((own.networks(), own.plugins.clone())),
+        };
+        let places = places.map(|(configuration, plugins)| Places { configuration, plugins });
+        // Two clusters may share a runtime; its Pods have one network.
+        let places = places.filter(|places| !places.is_of_other(&name));
         let plugins = &flags.device_plugin_path;
         let config = NodeConfig {
             collection: flags.collection.settings(),
@@ -257,10 +302,34 @@ impl Machine {
             device_plugins: Some(std::path::absolute(plugins).unwrap_or_else(|_| plugins.clone())),
             ..told_of_itself(&directory)
         };
+        let config = flags.registration.apply(config, matches!(place, Place::Kept(_)));
         let mut config = flags.bounds.apply(config)?;
-        let network = network::config(&name, &config, &flags.pod_cidr, private.is_some()).await;
-        config.cluster_dns = network.names.iter().map(|names| names.published.service).collect();
-        Ok(Some(Machine { config, runtime: Arc::new(cri), private, network, ephemeral }))
+        made::write(&directory, &Made::new(asked, &name, config.logs.as_deref(), places.as_ref()))
+            .map_err(|error| MachineError::Directory(directory.clone(), error))?;
+        let mut network = network::config(&name, &config, places, &directory);
+        config.cluster_dns = network.own.iter().map(|own| own.names).collect();
+        // Before the runtime starts, so that it has a network from the beginning.
+        let bridge = match ranges {
+            Some(ranges) => lay(&mut network, ranges).await,
+            None => None,
+        };
+        if let (Some(bridge), true) = (&bridge, foreign.is_some()) {
+            say!("network    a bridge for Pods, {}", shown(&bridge.pods));
+        }
+        config.pod_cidrs = bridge.iter().flat_map(|bridge| &bridge.pods).map(ToString::to_string).collect();
+        let (private, cri) = match foreign {
+            Some(cri) => (None, cri),
+            None => {
+                let (private, cri) = Private::start(&own).await.map_err(MachineError::Private)?;
+                (Some(private), cri)
+            }
+        };
+        Ok(Some(Machine { config, runtime: Arc::new(cri), network, bridge, private, ephemeral }))
+    }
+
+    /// Gives Pods a network with these addresses, if that is ours to do.
+    pub(crate) async fn lay(&mut self, ranges: &PodRanges) {
+        self.bridge = lay(&mut self.network, ranges).await;
     }
 
     /// Nothing of it is kept.
@@ -285,6 +354,18 @@ impl Machine {
     }
 }
 
+async fn lay(network: &mut NodeNetworkConfig, ranges: &PodRanges) -> Option<Bridge> {
+    let laid = network.lay(ranges).await;
+    laid.unwrap_or_else(|error| {
+        tracing::warn!(%error, "Pods find neither names nor the API server: they have no network");
+        None
+    })
+}
+
+fn shown(ranges: &[Range]) -> String {
+    ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Starts what carries packets on this machine; nothing where it would cut the machine off.
 pub(crate) async fn carry(context: &Context, machine: &Machine) -> Option<NodeNetwork> {
     let address = machine.config.address;
@@ -292,7 +373,8 @@ pub(crate) async fn carry(context: &Context, machine: &Machine) -> Option<NodeNe
         tracing::warn!(%address, "Services are not reached: this machine's own network overlaps with theirs, {SERVICE_NETWORK}/{SERVICE_NETWORK_BITS}");
         return None;
     }
-    let (network, answered) = NodeNetwork::start(context, machine.network.clone(), Arc::new(Kernel::default())).await;
+    let (config, bridge) = (machine.network.clone(), machine.bridge.as_ref());
+    let (network, answered) = NodeNetwork::start(context, config, bridge, Arc::new(Kernel::default())).await;
     if let Err(error) = answered {
         tracing::warn!(%error, "Pods find no names");
     }
@@ -312,20 +394,8 @@ pub(crate) async fn stop(network: Option<NodeNetwork>, machine: Option<Machine>)
     }
 }
 
-/// Connects to a runtime that somebody else started, and gives its Pods a network if it has none.
-async fn connect(socket: &Path, flags: &MachineFlags, bridge: &str) -> Result<Cri, MachineError> {
-    let failed = |error| MachineError::Runtime(socket.display().to_string(), error);
-    let cri = Cri::connect(socket).await.map_err(failed)?;
-    match cri.bridge_if_none(bridge, &flags.pod_cidr, has_iptables()).await {
-        Ok(Some(file)) => say!("network    a bridge for Pods, {}: {}", flags.pod_cidr, file.display()),
-        Ok(None) => {}
-        Err(error) => tracing::warn!(%error, "Pods have no network yet"),
-    }
-    Ok(cri)
-}
-
 /// A name of at most 15 characters, the same for the same directory: two clusters on one machine have two bridges.
-fn bridge(directory: &Path) -> String {
+pub(crate) fn bridge(directory: &Path) -> String {
     let hash = pintle_meta::hash::stable(directory.as_os_str().as_encoded_bytes());
     format!("pintle{:08x}", hash & 0xffff_ffff)
 }

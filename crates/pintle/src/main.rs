@@ -2,6 +2,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads; `say` does not")]
 
+mod cni;
 mod control;
 mod data_dir;
 mod image;
@@ -13,6 +14,7 @@ mod new;
 mod node;
 mod plane;
 mod reach;
+mod reset;
 mod say;
 mod scratch;
 mod signals;
@@ -56,11 +58,18 @@ enum Command {
     Image(image::Flags),
     /// Explain what a node does with packets to Services.
     Network(network::Flags),
+    /// Give a Pod its network, as container runtimes ask their plugins to (CNI): what to do is in the environment and on the input.
+    Cni,
+    /// Remove a cluster, or a node of one, from this machine, whole.
+    Reset(reset::Flags),
     /// Write a project to begin with.
     New(new::Flags),
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|program| pintle_network::cni::is_meant(program.as_ref())) {
+        return cni::run();
+    }
     let arguments = Arguments::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env("PINTLE_LOG").unwrap_or_else(|_| DEFAULT_LOG.into());
     let colors = std::io::stderr().is_terminal();
@@ -73,6 +82,8 @@ fn main() -> ExitCode {
         Command::Token(flags) => token::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Node(flags) => node::run(flags),
         Command::Network(flags) => network::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::Reset(flags) => reset::run(&flags).map_err(|failure| (failure.to_string(), failure.code())),
+        Command::Cni => return cni::run(),
         Command::New(flags) => new::run(flags).map_err(|failure| (failure.to_string(), 2)),
     };
     match result {

@@ -1,12 +1,14 @@
-//! `pintle network show`: what a node does with packets to a Service, or to those that a Pod serves, and by which rules.
+//! `pintle network show`: what a node does with packets to a Service, or to and from a Pod, and by which rules.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use pintle_meta::network::{SERVICE_NETWORK, SERVICE_NETWORK_BITS};
+use pintle_network::policies::{self, Member, Policy};
 use pintle_network::services::{Here, ZONE, explain, plan, service_of};
 use pintle_runtime::Key;
 
@@ -21,7 +23,7 @@ pub(crate) struct Flags {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Explain the rules for a Service, or for the Services that a Pod serves.
+    /// Explain the rules for a Service, or for a Pod: its NetworkPolicies and the Services that it serves.
     Show {
         /// `service/NAME` or `pod/NAME`.
         #[arg(value_name = "KIND/NAME")]
@@ -45,8 +47,6 @@ pub(crate) enum Failure {
     NoWay(#[from] NoWay),
     #[error("the server cannot be asked: {0}")]
     Server(#[from] kube::Error),
-    #[error("no Service sends anything to Pod {0}")]
-    NoService(String),
     #[error("cannot start: {0}")]
     Runtime(std::io::Error),
 }
@@ -71,13 +71,15 @@ async fn show(
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
     let slices: Vec<Arc<EndpointSlice>> =
         slices.list(&ListParams::default()).await?.items.into_iter().map(Arc::new).collect();
-    let names = match kind {
-        "service" | "services" | "svc" => vec![name.to_owned()],
-        "pod" | "pods" | "po" => served_by(&client, &namespace, name, &slices).await?,
+    let (mut out, names) = match kind {
+        "service" | "services" | "svc" => (String::new(), vec![name.to_owned()]),
+        "pod" | "pods" | "po" => {
+            let pod = Api::<Pod>::namespaced(client.clone(), &namespace).get(name).await?;
+            (judged(&client, &namespace, &pod).await?, served_by(&pod, &slices))
+        }
         _ => return Err(Failure::NoObject(object.to_owned())),
     };
     let services: Api<Service> = Api::namespaced(client, &namespace);
-    let mut out = String::new();
     for name in names {
         let service = services.get(&name).await?;
         let key = Key::new(&namespace, &name);
@@ -87,23 +89,31 @@ async fn show(
     Ok(out)
 }
 
-async fn served_by(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    slices: &[Arc<EndpointSlice>],
-) -> Result<Vec<String>, Failure> {
-    let pod = Api::<Pod>::namespaced(client.clone(), namespace).get(name).await?;
-    let addresses: Vec<String> =
-        pod.status.into_iter().flat_map(|status| status.pod_ips).flatten().map(|one| one.ip).collect();
+/// What policies let in and out of a Pod, on its own node.
+async fn judged(client: &Client, namespace: &str, pod: &Pod) -> Result<String, Failure> {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node yet");
+    let title = format!("Pod {} on {node}\n\n", Key::of(pod));
+    let Some(member) = Member::of(pod, node) else {
+        return Ok(title + "It has no address of its own: no NetworkPolicy concerns it\n\n");
+    };
+    let policies = Api::<NetworkPolicy>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?;
+    let policies: Vec<(Key, Policy)> =
+        policies.items.iter().map(|policy| (Key::of(policy), Policy::of(policy))).collect();
+    Ok(title + &policies::explain(&policies, &member) + "\n")
+}
+
+/// The Services that send packets to a Pod.
+fn served_by(pod: &Pod, slices: &[Arc<EndpointSlice>]) -> Vec<String> {
+    let addresses: Vec<&String> =
+        pod.status.iter().flat_map(|status| &status.pod_ips).flatten().map(|one| &one.ip).collect();
     let has = |slice: &&Arc<EndpointSlice>| {
-        slice.endpoints.iter().flatten().any(|one| one.addresses.iter().any(|address| addresses.contains(address)))
+        slice.endpoints.iter().flatten().any(|one| one.addresses.iter().any(|address| addresses.contains(&address)))
     };
     let mut names: Vec<String> =
         slices.iter().filter(has).filter_map(|slice| Some(service_of(slice)?.name().to_owned())).collect();
     names.sort();
     names.dedup();
-    if names.is_empty() { Err(Failure::NoService(name.to_owned())) } else { Ok(names) }
+    names
 }
 
 /// The node as its own rules know it, but for the names of its tables and the addresses of Pods, which do not change what is

@@ -13,7 +13,7 @@ use pintle_controllers::roster::{Options, Running};
 use pintle_controllers::{Authority, Order};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
-use pintle_network::NodeNetwork;
+use pintle_network::{NodeNetwork, Range};
 use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::Scheduler;
 use std::net::IpAddr;
@@ -31,6 +31,13 @@ pub(crate) struct Plane {
     control: Context,
     /// Pods of simulated nodes have addresses that nobody has.
     has_network: bool,
+}
+
+/// Which loops run, and what they are told.
+pub(crate) struct Chosen<'a> {
+    pub(crate) loops: &'a Choice,
+    /// The addresses of all Pods, of which each machine gets a part.
+    pub(crate) pods: &'a [Range],
 }
 
 /// The loops and the scheduler, which is one too.
@@ -51,8 +58,9 @@ impl Plane {
         pki: &Arc<Pki>,
         nodes: Nodes,
         identity: Option<String>,
-        choice: &Choice,
+        chosen: &Chosen<'_>,
     ) -> Plane {
+        let choice = chosen.loops;
         server.registry.own_loops.store(!choice.is_none(), Ordering::Relaxed);
         let (stop, shutdown) = Shutdown::new();
         let context = {
@@ -66,7 +74,12 @@ impl Plane {
         let control = context(shutdown);
         let is_node = matches!(nodes, Nodes::Machine(_));
         let has_network = matches!(nodes, Nodes::Machine(_) | Nodes::Simulated(0));
-        let options = Options { root_ca: Some(pki.ca_pem.clone()), authority: Some(authority(pki.clone())), is_node };
+        let options = Options {
+            root_ca: Some(pki.ca_pem.clone()),
+            authority: Some(authority(pki.clone())),
+            is_node,
+            cluster_cidrs: chosen.pods.to_vec(),
+        };
         let loops = match identity {
             None => Loops::Alone {
                 running: choice.of_roster().iter().map(|known| known.start(&control, &options)).collect(),
@@ -85,8 +98,14 @@ impl Plane {
         Plane { stop, loops, nodes, machine, network: None, control, has_network }
     }
 
-    /// Lets the API server reach the nodes of this process, and others this machine.
-    pub(crate) async fn reach(&self, server: &ApiServer, pki: &Pki, clock: &Clock) -> Result<(), PkiError> {
+    /// Lets the API server reach the nodes of this process, and others this machine where that listens.
+    pub(crate) async fn reach(
+        &self,
+        server: &ApiServer,
+        listening: IpAddr,
+        pki: &Pki,
+        clock: &Clock,
+    ) -> Result<(), PkiError> {
         let remote = Remote::new(&pki.ca_pem, &pki.node_client(clock.now())?)?;
         server.set_nodes(Arc::new(Reach { serving: self.nodes.serving(), remote })).await;
         if self.has_network {
@@ -94,7 +113,8 @@ impl Plane {
         }
         if let Some(machine) = &self.machine {
             let of = (machine.config.name.as_str(), machine.config.address);
-            reach::listen(server, self.nodes.serving(), of, pki, clock, self.control.shutdown.clone()).await?;
+            let shutdown = self.control.shutdown.clone();
+            reach::listen(server, self.nodes.serving(), of, listening, pki, clock, shutdown).await?;
         }
         Ok(())
     }
@@ -108,7 +128,7 @@ impl Plane {
 
     /// An address of this machine at which its Pods reach it, whatever else it has.
     pub(crate) fn gateway(&self) -> Option<IpAddr> {
-        self.machine.as_ref()?.network.names.as_ref().map(|names| names.published.at.ip())
+        self.machine.as_ref()?.bridge.as_ref()?.gateway().ok()
     }
 
     /// How many loops there are, for the line that says so.
@@ -237,6 +257,7 @@ mod tests {
         let (server, client, clock, pki) = serve().await;
         let random = Random::seeded(1);
         let all = Choice::parse("*").unwrap();
+        let all = Chosen { loops: &all, pods: &[] };
         let begin =
             |name: &str| Plane::start(&server, &clock, &random, &pki, Nodes::Simulated(0), Some(name.to_owned()), &all);
         let all_held_by = async |name: &str, count: usize| {
@@ -278,6 +299,7 @@ mod tests {
     async fn a_process_that_is_alone_writes_no_leases() {
         let (server, client, clock, pki) = serve().await;
         let all = Choice::parse("*").unwrap();
+        let all = Chosen { loops: &all, pods: &[] };
         let plane = Plane::start(&server, &clock, &Random::seeded(1), &pki, Nodes::Simulated(0), None, &all);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(holders(&client).await.is_empty());

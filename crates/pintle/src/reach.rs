@@ -1,7 +1,7 @@
 //! How the API server reaches nodes: those of this process without a socket, all others over HTTPS; and the HTTPS of this
 //! machine's own node.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -50,29 +50,44 @@ fn passed_on(answer: Response<Answer>) -> NodeAnswer {
     NodeAnswer { response: Response::from_parts(head, body), connection }
 }
 
-/// Lets others ask this machine's node: Prometheus, and API servers of other processes. Without its port it goes on: the
+/// Lets others ask this machine's node where the API server itself listens: metrics-server, Prometheus, and API servers of other
+/// processes. At the address that the Node tells, this machine and its Pods may ask in any case. Without its port it goes on: the
 /// API server of this process needs none.
 pub(crate) async fn listen(
     server: &ApiServer,
     serving: Serving,
     (name, address): (&str, IpAddr),
+    listening: IpAddr,
     pki: &Pki,
     clock: &Clock,
     shutdown: Shutdown,
 ) -> Result<(), PkiError> {
-    let at = SocketAddr::new(address, PORT);
-    let listener = match TcpListener::bind(at).await {
-        Ok(listener) => listener,
-        Err(error) => {
-            tracing::warn!(%at, %error, "others cannot ask this node: its port is not free");
-            return Ok(());
-        }
-    };
-    let tls = pki.node_tls(name, &[address], clock.now())?;
-    let client = server.client(User::internal(&format!("system:node:{name}")));
-    let node = NodeServer { serving, node: name.to_owned(), tls, client };
-    tokio::spawn(node.serve(listener, shutdown));
+    let mut named = vec![address, IpAddr::V4(Ipv4Addr::LOCALHOST)];
+    named.extend((!listening.is_unspecified()).then_some(listening));
+    named.sort_unstable();
+    named.dedup();
+    let tls = pki.node_tls(name, &named, clock.now())?;
+    for (address, only_own) in places(address, listening) {
+        let at = SocketAddr::new(address, PORT);
+        let listener = match TcpListener::bind(at).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::warn!(%at, %error, "others cannot ask this node: its port is not free");
+                continue;
+            }
+        };
+        let client = server.client(User::internal(&format!("system:node:{name}")));
+        let node = NodeServer { serving: serving.clone(), node: name.to_owned(), tls: tls.clone(), client, only_own };
+        tokio::spawn(node.serve(listener, shutdown.clone()));
+    }
     Ok(())
+}
+
+/// Where a node of this address listens, and whether only its own machine and Pods are answered there.
+fn places(address: IpAddr, listening: IpAddr) -> Vec<(IpAddr, bool)> {
+    let elsewhere = !listening.is_unspecified() && listening != address;
+    let own = elsewhere.then_some((address, true));
+    std::iter::once((listening, false)).chain(own).collect()
 }
 
 #[cfg(test)]

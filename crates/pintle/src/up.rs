@@ -4,8 +4,8 @@ use crate::control;
 use crate::data_dir;
 use crate::kubeconfig;
 use crate::loops::{Choice, NODES};
-use crate::machine::{self, MachineError, MachineFlags, Nodes, Place};
-use crate::plane::Plane;
+use crate::machine::{self, MachineError, MachineFlags, Nodes, Place, RangeFlags};
+use crate::plane::{Chosen, Plane};
 use crate::say::{complain, say};
 use crate::scratch::Scratch;
 use crate::signals::Signals;
@@ -46,6 +46,8 @@ pub(crate) struct Flags {
     pub(crate) nodes: Option<u16>,
     #[command(flatten)]
     pub(crate) machine: MachineFlags,
+    #[command(flatten)]
+    pub(crate) ranges: RangeFlags,
     /// Keep nothing: the cluster lives in memory and is gone when it stops.
     #[arg(long, conflicts_with = "store")]
     ephemeral: bool,
@@ -72,6 +74,7 @@ impl Flags {
     /// Refuses what cannot be meant, before anything is started or written.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.store.check()?;
+        self.ranges.check().map_err(Failure::Ranges)?;
         Ok(self.machine.check()?)
     }
 }
@@ -104,6 +107,8 @@ pub(crate) enum Failure {
         "cannot make a directory for what is kept until the end: {0}; set TMPDIR to a place that can be written to"
     )]
     Scratch(io::Error),
+    #[error("{0}")]
+    Ranges(String),
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("{0}")]
@@ -275,13 +280,22 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
         Some(directory) => Place::Kept(directory),
         None => Place::Scratch(home),
     };
-    let nodes = Nodes::find(asked, &flags.machine, place).await?;
+    let mut nodes = Nodes::find(asked, &flags.machine, &flags.ranges.ranges(), place).await?;
+    nodes.reached_at(address.ip());
     let described = nodes.described();
     let simulated = matches!(nodes, Nodes::Simulated(_)) && asked.is_none();
     let pki = Arc::new(pki);
-    let plane = Plane::start(&server, &clock, &random, &pki, nodes, identity, &flags.loops);
+    let plane = Plane::start(
+        &server,
+        &clock,
+        &random,
+        &pki,
+        nodes,
+        identity,
+        &Chosen { loops: &flags.loops, pods: flags.ranges.cluster() },
+    );
     let plane = cluster.plane.insert(plane);
-    plane.reach(&server, &pki, &clock).await?;
+    plane.reach(&server, address.ip(), &pki, &clock).await?;
     plane.carry().await;
     if let Some(at) = found_by_pods(&server, address, plane.gateway(), &tls, &mut cluster.tasks).await {
         cluster.tasks.push(tokio::spawn(servers::run(server.clone(), at, is_alone)));

@@ -218,6 +218,9 @@ async fn is_stopped_by_and_found_again_after(signal: &str) {
     kubectl.ok("create configmap colours --from-literal=sea=blue").await;
     kubectl.ok(CREATE_WEB).await;
     kubectl.ok("rollout status deployment/web --timeout=60s").await;
+    kubectl.ok("run once --image=i --restart=Never").await;
+    kubectl.until("get pod once", |pod| pod.contains("1/1     Running")).await;
+    let address = kubectl.ok("get pod once -o jsonpath={.status.podIP}").await;
     let before = inventory(&place).await;
     let outcome = program.stop(signal).await;
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
@@ -227,7 +230,8 @@ async fn is_stopped_by_and_found_again_after(signal: &str) {
     let _program = with_data(&place).await;
     assert_eq!(kubectl.ok("get configmap colours -o jsonpath={.data.sea}").await, "blue");
     kubectl.ok("rollout status deployment/web --timeout=60s").await;
-    kubectl.until("get pods", |pods| pods.matches("1/1     Running").count() == 2).await;
+    kubectl.until("get pods", |pods| pods.matches("1/1     Running   0 ").count() == 3).await;
+    assert_eq!(kubectl.ok("get pod once -o jsonpath={.status.podIP}").await, address, "simulated Pods run on");
     assert_eq!(inventory(&place).await, before);
     kubectl.ok("scale deployment/web --replicas=3").await;
     kubectl.ok("rollout status deployment/web --timeout=60s").await;

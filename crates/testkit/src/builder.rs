@@ -18,6 +18,7 @@ pub struct Builder {
     pub(crate) lease: Duration,
     pub(crate) scheduler: bool,
     pub(crate) isolated: bool,
+    pub(crate) network: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
     pub(crate) pace: Pace,
     pub(crate) epoch: Timestamp,
@@ -43,6 +44,7 @@ impl Default for Builder {
             lease: LEASE,
             scheduler: true,
             isolated: false,
+            network: false,
             store: None,
             pace: UNHURRIED,
             epoch: Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH),
@@ -91,6 +93,14 @@ impl Builder {
     #[must_use]
     pub fn isolated(mut self) -> Self {
         self.isolated = true;
+        self
+    }
+
+    /// Nodes carry packets: each has the loops of Services and NetworkPolicies, over a kernel that writes down what it is told
+    /// ([`Cluster::scripts`], [`Cluster::rules`]).
+    #[must_use]
+    pub fn network(mut self) -> Self {
+        self.network = true;
         self
     }
 

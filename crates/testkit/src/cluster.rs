@@ -1,6 +1,7 @@
 //! Starting a cluster in the test's process, its clients and its loops.
 
 use crate::activity::Activity;
+use crate::network::Kernels;
 use crate::processes::Processes;
 use crate::{Builder, Faults};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -34,6 +35,8 @@ pub struct Cluster {
     pub(crate) root_ca: String,
     /// The simulated machines and their containers.
     pub(crate) world: Simulated,
+    /// What the kernels of these machines were told.
+    pub(crate) kernels: Kernels,
     context: Context,
     _stop: Trigger,
 }
@@ -45,6 +48,7 @@ pub(crate) struct Origin {
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     pub(crate) world: Simulated,
+    pub(crate) kernels: Kernels,
     pub(crate) nodes: u16,
     pub(crate) lease: Duration,
     pub(crate) isolated: bool,
@@ -74,6 +78,7 @@ impl Cluster {
             store: builder.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
             random: Random::seeded(builder.seed),
             world: Simulated::new(clock.clone()),
+            kernels: Kernels::default(),
             clock,
             nodes: builder.nodes,
             lease: builder.lease,
@@ -91,12 +96,15 @@ impl Cluster {
         if builder.nodes > 0 {
             cluster.start_nodes();
         }
+        if builder.network {
+            cluster.start_network();
+        }
         cluster
     }
 
     /// A cluster with no loop.
     pub(crate) async fn over(origin: Origin) -> Cluster {
-        let Origin { seed, store, clock, random, world, nodes, lease, isolated, root_ca, pace } = origin;
+        let Origin { seed, store, clock, random, world, kernels, nodes, lease, isolated, root_ca, pace } = origin;
         let activity = Activity::of(&*store);
         let parts = Parts {
             store: store.clone(),
@@ -116,7 +124,7 @@ impl Cluster {
         let client = server.client(User::internal("system:kube-controller-manager"));
         let mut context = Context::new(faults.over(client.clone()), clock.clone(), random.clone(), shutdown);
         context.informers = context.informers.in_process();
-        let processes = Processes::new(context.clone(), client, faults.clone());
+        let processes = Processes::new(context.clone(), kernels.over(client), faults.clone());
         Cluster {
             server,
             store,
@@ -131,6 +139,7 @@ impl Cluster {
             isolated,
             root_ca,
             world,
+            kernels,
             context,
             _stop: stop,
         }
@@ -144,6 +153,11 @@ impl Cluster {
     /// A client that acts as `user`, with exactly that user's rights.
     pub fn client_as(&self, user: &str, groups: &[&str]) -> Client {
         self.server.client(User::new(user, groups))
+    }
+
+    /// The machine under a simulated node, to do to it what a script cannot.
+    pub fn machine(&self, node: &str) -> Option<Arc<pintle_container::simulated::Node>> {
+        self.world.known(node)
     }
 
     /// The context that loops of this cluster get; a test's own loop takes it too.

@@ -15,6 +15,7 @@ impl Cluster {
             store: Arc::new(self.store.fork()),
             random: self.random.fork(),
             world: self.world.fork(clock.clone()),
+            kernels: self.kernels.fork(),
             clock,
             nodes: self.nodes,
             lease: self.lease,

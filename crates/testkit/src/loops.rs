@@ -14,6 +14,9 @@ use std::sync::Arc;
 const SCHEDULER: &str = "scheduler";
 const NODES: &str = "nodes";
 
+/// The addresses of Pods on nodes that are not simulated.
+const POD_RANGE: &str = "10.244.0.0/16";
+
 impl Cluster {
     /// Runs a loop of the test's own under a name, with informers and a client of its own. The function is kept: it is
     /// called again when the loop has crashed.
@@ -52,7 +55,8 @@ impl Cluster {
         let root_ca = self.root_ca.clone();
         let factory: Factory = Arc::new(move |context: Context| {
             let authority = Some(authority(token_key()));
-            let options = roster::Options { root_ca: Some(root_ca.clone()), authority, is_node: false };
+            let cluster_cidrs = POD_RANGE.parse().into_iter().collect();
+            let options = roster::Options { root_ca: Some(root_ca.clone()), authority, is_node: false, cluster_cidrs };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);
@@ -82,7 +86,7 @@ impl Cluster {
         self.start_process(NODES, pintle_kubelet::fleet::AGENT, factory, Some(count));
     }
 
-    fn start_process(&self, name: &str, agent: &str, factory: Factory, nodes: Option<u16>) {
+    pub(crate) fn start_process(&self, name: &str, agent: &str, factory: Factory, nodes: Option<u16>) {
         let isolated = self.isolated;
         self.processes.start(Process { name: name.to_owned(), agent: agent.to_owned(), isolated, factory, nodes });
     }

@@ -34,6 +34,8 @@ pub(crate) struct Outcome {
     /// What was still written at the end, by whom, and what it changed.
     pub(crate) noise: Option<String>,
     pub(crate) events: u64,
+    /// Rules of nodes that the objects at the end do not make.
+    pub(crate) stray: Vec<String>,
 }
 
 impl Scenario {
@@ -108,12 +110,13 @@ impl Scenario {
             cluster.advance(self.patience).await;
             cluster.settle().await;
             let snapshot = cluster.snapshot().await;
+            let stray = cluster.stray_rules().await;
             let writes = self.writes_since(&cluster, before);
             let (written, events) = (cluster.writes(), cluster.activity.events());
             cluster.activity.cool();
             cluster.advance(SILENCE).await;
             let noise = if cluster.writes() == written { None } else { Some(cluster.unrest()) };
-            Outcome { snapshot, writes, noise, events: cluster.activity.events() - events }
+            Outcome { snapshot, writes, noise, events: cluster.activity.events() - events, stray }
         })
     }
 
@@ -138,6 +141,9 @@ impl Scenario {
         let differences = clean.snapshot.differences(&outcome.snapshot);
         let real = differences.iter().filter(|line| !self.ignored.iter().any(|field| line.contains(field)));
         for line in real {
+            let _ = write!(complaint, "\n  {line}");
+        }
+        for line in &outcome.stray {
             let _ = write!(complaint, "\n  {line}");
         }
         if let Some(noise) = &outcome.noise {

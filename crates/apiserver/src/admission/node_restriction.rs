@@ -9,26 +9,12 @@ use crate::resources::check;
 use crate::resources::core::pod_spec::references;
 use crate::verb::Verb;
 use futures::future::BoxFuture;
+use pintle_meta::rules::is_closed_to_nodes;
 use pintle_meta::{Status, object};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
-const RESTRICTED: &str = "node-restriction.kubernetes.io";
-
-/// Labels of Kubernetes' own that a node agent sets; all others of theirs are for administrators.
-const OWN_LABELS: &[&str] = &[
-    "beta.kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "kubernetes.io/arch",
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-];
 
 pub struct NodeRestriction;
 
@@ -161,6 +147,11 @@ fn own_node(node: &str, old: Option<&Value>, object: &Value) -> Result<(), Strin
     if object::name(object) != node {
         return Err(format!("node {node:?} is not allowed to modify node {:?}", object::name(object)));
     }
+    // Others send packets there: which addresses a node's Pods have is decided elsewhere.
+    let before = old.unwrap_or(&Value::Null);
+    if differs(before, object, &["spec", "podCIDR"]) || differs(before, object, &["spec", "podCIDRs"]) {
+        return Err(format!("node {node:?} is not allowed to set its podCIDRs"));
+    }
     if let Some(old) = old {
         if differs(old, object, &["spec", "taints"]) {
             return Err(format!("node {node:?} is not allowed to modify taints"));
@@ -187,14 +178,7 @@ fn differs(old: &Value, new: &Value, path: &[&str]) -> bool {
 fn refused_labels<'a>(old: Option<&'a Map<String, Value>>, new: Option<&'a Map<String, Value>>) -> Vec<&'a str> {
     let keys: BTreeSet<&str> = old.into_iter().chain(new).flat_map(Map::keys).map(String::as_str).collect();
     let value = |map: Option<&'a Map<String, Value>>, key: &str| map.and_then(|map| map.get(key));
-    keys.into_iter().filter(|key| value(old, key) != value(new, key) && is_refused(key)).collect()
-}
-
-fn is_refused(label: &str) -> bool {
-    let domain = label.split_once('/').map_or("", |(domain, _)| domain);
-    let within = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));
-    let own = OWN_LABELS.contains(&label) || within("kubelet.kubernetes.io") || within("node.kubernetes.io");
-    within(RESTRICTED) || ((within("kubernetes.io") || within("k8s.io")) && !own)
+    keys.into_iter().filter(|key| value(old, key) != value(new, key) && is_closed_to_nodes(key)).collect()
 }
 
 /// A node tells how far a volume has grown, and nothing else.

@@ -20,6 +20,8 @@ const BINDINGS: &[(&str, &str, &str, &[&str])] = &[
     ("pintle:kubelet-api-admin", "system:kubelet-api-admin", "User", &[crate::pki::NODE_CLIENT]),
     // Each node carries packets to Services.
     ("pintle:node-proxier", "system:node-proxier", "Group", &["system:nodes"]),
+    // And judges them by policies, which name Pods and namespaces of the whole cluster.
+    ("pintle:node-network", "pintle:node-network", "Group", &["system:nodes"]),
     // Nobody: a node's certificate alone must not open every Secret. Who trusts its nodes that far adds them.
     ("system:node", "system:node", "Group", &[]),
     // A machine with a token may ask for a node's certificate and gets it; a node may ask for its own again.

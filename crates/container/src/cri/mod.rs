@@ -7,16 +7,18 @@
 //! - `write`, `read`: between our configurations and those messages
 //! - `changes`: what has changed by itself: the runtime's events where it has them, a look every second anyway
 //! - [`private`]: a containerd of our own, for machines where none runs
-//! - `network`: the bridge between its Pods; `pause`: the image of the process that holds a sandbox's namespaces
+//! - `network`: where it looks for the network of its Pods; `pause`: the image of the process that holds a sandbox's namespaces
 
 pub mod archive;
 mod changes;
 mod channel;
 mod messages;
-mod network;
+pub mod network;
 mod pause;
 pub mod private;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,12 +36,15 @@ use crate::runtime::{Execution, Runtime, Version};
 use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId};
 use crate::security::Resources;
 use crate::spdy;
-use crate::stats::{Health, ImageStore, Usage};
+use crate::stats::{Health, ImageStore, NetworkUsage, Usage};
 use crate::streams::{Connection, Process, Wanted};
 use changes::Changes;
 use channel::{Caller, USUAL, failed, or_gone};
 use messages as cri;
-use tonic::Status;
+use tonic::{Code, Status};
+
+/// The label that tells whose Pod it is, where a runtime has those of others too.
+const OWNER: &str = "pintle.dev/node";
 
 /// Images come over slow networks.
 const PULL: Duration = Duration::from_secs(30 * 60);
@@ -54,6 +59,8 @@ pub struct Cri {
     version: Version,
     /// The image of sandboxes, as far as the runtime tells: without it no Pod can start.
     pause: Option<String>,
+    /// Whose Pods are seen; all if nobody else has any.
+    owner: Option<String>,
     known: Arc<Mutex<Known>>,
     changes: tokio::sync::Mutex<Changes>,
 }
@@ -82,7 +89,36 @@ impl Cri {
         // Older runtimes do not say of an image that it is pinned, but show their configuration.
         let shown = configuration(&caller).await;
         let pause = shown.as_ref().and_then(|config| config["sandboxImage"].as_str().map(str::to_owned));
-        Ok(Cri { caller, version, pause, known: Arc::default(), changes })
+        Ok(Cri { caller, version, pause, owner: None, known: Arc::default(), changes })
+    }
+
+    /// Others have Pods in the same runtime: only those that are made under this name are seen, and so none of theirs is removed.
+    #[must_use]
+    pub fn owned_by(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// Finds what belongs to one Pod, or everything that is ours.
+    fn selector(&self, pod_uid: Option<&str>) -> BTreeMap<String, String> {
+        let owner = self.owner.iter().map(|owner| (OWNER.to_owned(), owner.clone()));
+        write::selector(pod_uid).into_iter().chain(owner).collect()
+    }
+
+    fn signed(&self, config: &SandboxConfig) -> cri::SandboxConfig {
+        let mut written = write::sandbox(config);
+        written.labels.extend(self.owner.iter().map(|owner| (OWNER.to_owned(), owner.clone())));
+        written
+    }
+
+    /// Images of containers that are not ours.
+    async fn images_of_others(&self) -> Result<BTreeSet<String>, Error> {
+        let Some(owner) = &self.owner else { return Ok(BTreeSet::new()) };
+        let request = cri::ListContainersRequest { filter: None };
+        let listed = self.caller.call("/runtime.v1.RuntimeService/ListContainers", request, USUAL).await;
+        let listed: cri::ListContainersResponse = listed.map_err(failed)?;
+        let others = listed.containers.into_iter().filter(|item| item.labels.get(OWNER) != Some(owner));
+        Ok(others.map(|item| item.image_ref).collect())
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -189,7 +225,7 @@ impl Runtime for Cri {
 
     async fn run_sandbox(&self, config: SandboxConfig) -> Result<SandboxId, Error> {
         let request =
-            cri::RunSandboxRequest { config: Some(write::sandbox(&config)), runtime_handler: config.handler.clone() };
+            cri::RunSandboxRequest { config: Some(self.signed(&config)), runtime_handler: config.handler.clone() };
         // A network plugin may take its time.
         let patience = USUAL * 2;
         let made = self.caller.call("/runtime.v1.RuntimeService/RunPodSandbox", request, patience).await;
@@ -220,7 +256,7 @@ impl Runtime for Cri {
     }
 
     async fn list_sandboxes(&self, pod_uid: Option<&str>) -> Result<Vec<Sandbox>, Error> {
-        let filter = cri::SandboxFilter { label_selector: write::selector(pod_uid) };
+        let filter = cri::SandboxFilter { label_selector: self.selector(pod_uid) };
         let request = cri::ListSandboxesRequest { filter: Some(filter) };
         let listed = self.caller.call("/runtime.v1.RuntimeService/ListPodSandbox", request, USUAL).await;
         let listed: cri::ListSandboxesResponse = listed.map_err(failed)?;
@@ -239,10 +275,12 @@ impl Runtime for Cri {
         shared: &SandboxConfig,
         config: ContainerConfig,
     ) -> Result<ContainerId, Error> {
+        let mut written = write::container(&config, shared);
+        written.labels.extend(self.owner.iter().map(|owner| (OWNER.to_owned(), owner.clone())));
         let request = cri::CreateContainerRequest {
             sandbox_id: sandbox.0.clone(),
-            config: Some(write::container(&config, shared)),
-            sandbox_config: Some(write::sandbox(shared)),
+            config: Some(written),
+            sandbox_config: Some(self.signed(shared)),
         };
         let made = self.caller.call("/runtime.v1.RuntimeService/CreateContainer", request, USUAL).await;
         let made: cri::ContainerIdMessage = made.map_err(failed)?;
@@ -282,7 +320,7 @@ impl Runtime for Cri {
     }
 
     async fn list_containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, Error> {
-        self.containers(cri::ContainerFilter { label_selector: write::selector(pod_uid), ..Default::default() }).await
+        self.containers(cri::ContainerFilter { label_selector: self.selector(pod_uid), ..Default::default() }).await
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<Container, Error> {
@@ -312,7 +350,10 @@ impl Runtime for Cri {
         let listed = self.caller.call("/runtime.v1.ImageService/ListImages", cri::ListImagesRequest::default(), USUAL);
         let listed: cri::ListImagesResponse = listed.await.map_err(failed)?;
         let images = listed.images.into_iter().map(|image| read::image(image, None));
-        let pinned = |image: &Image| self.pause.as_ref().is_some_and(|pause| image.names.contains(pause));
+        let others = self.images_of_others().await?;
+        let pinned = |image: &Image| {
+            others.contains(&image.id) || self.pause.as_ref().is_some_and(|pause| image.names.contains(pause))
+        };
         Ok(images.map(|image| Image { pinned: image.pinned || pinned(&image), ..image }).collect())
     }
 
@@ -373,6 +414,16 @@ impl Runtime for Cri {
         let listed = self.caller.call("/runtime.v1.RuntimeService/ListContainerStats", cri::Empty {}, USUAL).await;
         let listed: cri::ListStatsResponse = listed.map_err(failed)?;
         Ok(listed.stats.into_iter().filter_map(read::usage).collect())
+    }
+
+    async fn network_usage(&self) -> Result<Vec<NetworkUsage>, Error> {
+        let listed = self.caller.call("/runtime.v1.RuntimeService/ListPodSandboxStats", cri::Empty {}, USUAL).await;
+        match listed {
+            Ok(listed) => Ok(read::network_usage(listed)),
+            // Older runtimes count for containers alone.
+            Err(status) if status.code() == Code::Unimplemented => Ok(Vec::new()),
+            Err(status) => Err(failed(status)),
+        }
     }
 
     async fn image_store(&self) -> Result<Option<ImageStore>, Error> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
 
-use super::{Cri, network, pause};
+use super::{Cri, pause};
 use crate::error::Error;
 use crate::runtime::Runtime;
 
@@ -23,10 +23,15 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct PrivateConfig {
     pub directory: PathBuf,
-    /// The addresses that its Pods get.
-    pub subnet: String,
-    /// The name of the bridge between them; at most 15 characters.
-    pub bridge: String,
+    /// Where it finds the plugins that give Pods a network.
+    pub plugins: PathBuf,
+}
+
+impl PrivateConfig {
+    /// Where it looks for the configuration of Pods' network. It notices what is written there later.
+    pub fn networks(&self) -> PathBuf {
+        self.directory.join("cni")
+    }
 }
 
 /// A containerd that we started, or found as we had left it.
@@ -68,17 +73,19 @@ impl Private {
     pub async fn start(config: &PrivateConfig) -> Result<(Private, Cri), Error> {
         let directory = &config.directory;
         let write = |error| Error::Failed(format!("cannot write below {}: {error}", directory.display()));
-        std::fs::create_dir_all(directory.join("cni")).map_err(write)?;
+        std::fs::create_dir_all(config.networks()).map_err(write)?;
         let socket = directory.join("containerd.sock");
         let file = directory.join("containerd.toml");
-        if let Some(pid) = left_behind(directory, &file)
-            && let Ok(cri) = Cri::connect(&socket).await
-        {
-            return Ok((Private { socket, pid, child: None, ended: false }, cri));
+        let settings = configuration(config, &socket);
+        if let Some(pid) = left_behind(directory, &file) {
+            let found = Private { socket: socket.clone(), pid, child: None, ended: false };
+            let is_as_now = std::fs::read_to_string(&file).is_ok_and(|before| before == settings);
+            match Cri::connect(&socket).await {
+                Ok(cri) if is_as_now => return Ok((found, cri)),
+                _ => found.stop().await,
+            }
         }
-        let network = network::bridge(&config.bridge, &config.subnet, &directory.join("addresses"), has_iptables());
-        std::fs::write(directory.join("cni/10-pintle.conflist"), network.to_string()).map_err(write)?;
-        std::fs::write(&file, configuration(directory, &socket)).map_err(write)?;
+        std::fs::write(&file, settings).map_err(write)?;
         let log = std::fs::File::create(directory.join("containerd.log")).map_err(write)?;
         let child = Command::new("containerd")
             .arg("--config")
@@ -201,11 +208,11 @@ fn pid_file(directory: &Path) -> PathBuf {
     directory.join("containerd.pid")
 }
 
-fn configuration(directory: &Path, socket: &Path) -> String {
+fn configuration(config: &PrivateConfig, socket: &Path) -> String {
+    let directory = &config.directory;
     // JSON writes strings as TOML reads them.
     let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
     let protects = may_protect();
-    let plugins = network::plugins().unwrap_or_else(|| PathBuf::from("/opt/cni/bin"));
     format!(
         "version = 2\nroot = {root}\nstate = {state}\noom_score = {oom}\n\
          disabled_plugins = [\"io.containerd.snapshotter.v1.aufs\", \"io.containerd.snapshotter.v1.btrfs\", \
@@ -220,8 +227,8 @@ fn configuration(directory: &Path, socket: &Path) -> String {
         pause = pause::NAME,
         oom = if protects { -999 } else { 0 },
         restricted = !protects,
-        plugins = quoted(&plugins),
-        conf = quoted(&directory.join("cni")),
+        plugins = quoted(&config.plugins),
+        conf = quoted(&config.networks()),
     )
 }
 
@@ -235,15 +242,10 @@ fn may_protect() -> bool {
     bits >> SYS_RESOURCE & 1 == 1
 }
 
-/// Whether addresses of Pods can be rewritten.
-pub fn has_iptables() -> bool {
-    program("iptables").is_some()
-}
-
 /// Where a program is, by the search path.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    // Root's path does not always have them, and iptables is there.
+    // Root's path does not always have them, and runc may be there.
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(more).map(|directory| directory.join(name)).find(|file| file.is_file())
 }

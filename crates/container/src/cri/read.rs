@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use super::messages as cri;
-use super::write::{POD_NAME, POD_NAMESPACE, POD_UID};
+use super::write::{ASKED_IMAGE, POD_NAME, POD_NAMESPACE, POD_UID};
 use crate::container::{Container, ContainerId, State};
 use crate::image::Image;
 use crate::sandbox::{PodRef, Sandbox, SandboxId, SandboxState};
-use crate::stats::{ImageStore, Usage};
+use crate::stats::{ImageStore, NetworkUsage, Usage};
 
 pub(super) const CREATED: i32 = 0;
 pub(super) const RUNNING: i32 = 1;
@@ -46,6 +46,7 @@ pub(super) fn container(item: &cri::ContainerItem, status: &cri::ContainerStatus
         attempt: metadata.attempt,
         image: if named.is_empty() { image(&item.image) } else { named },
         image_id: if status.image_ref.is_empty() { item.image_ref.clone() } else { status.image_ref.clone() },
+        asked_image: item.annotations.get(ASKED_IMAGE).cloned(),
         created_at: time(item.created_at),
         state: state(item, status),
         stopping: stopping && item.state != EXITED,
@@ -111,6 +112,25 @@ pub(super) fn usage(stats: cri::ContainerStats) -> Option<Usage> {
         disk: number(layer.used_bytes),
         inodes: number(layer.inodes_used),
     })
+}
+
+/// One entry for each interface, the one that leads out of the Pod first.
+pub(super) fn network_usage(listed: cri::ListSandboxStatsResponse) -> Vec<NetworkUsage> {
+    let number = |value: Option<cri::UInt64Value>| value.map_or(0, |value| value.value);
+    let of_pod = |stats: cri::SandboxStats| {
+        let metadata = stats.attributes.unwrap_or_default().metadata.unwrap_or_default();
+        let pod = PodRef { namespace: metadata.namespace, name: metadata.name, uid: metadata.uid };
+        let network = stats.linux.unwrap_or_default().network.unwrap_or_default();
+        network.default_interface.into_iter().chain(network.interfaces).map(move |usage| NetworkUsage {
+            pod: pod.clone(),
+            interface: usage.name,
+            received_bytes: number(usage.rx_bytes),
+            received_errors: number(usage.rx_errors),
+            sent_bytes: number(usage.tx_bytes),
+            sent_errors: number(usage.tx_errors),
+        })
+    };
+    listed.stats.into_iter().flat_map(of_pod).collect()
 }
 
 pub(super) fn image_store(info: cri::ImageFsInfoResponse) -> Option<ImageStore> {

@@ -12,6 +12,8 @@ use crate::security::{Namespaces, PidNamespace, Resources, Seccomp, Security};
 pub(super) const POD_NAME: &str = "io.kubernetes.pod.name";
 pub(super) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub(super) const POD_UID: &str = "io.kubernetes.pod.uid";
+/// The annotation in which a container keeps the name of its image as its Pod says it: runtimes write names their own way.
+pub(super) const ASKED_IMAGE: &str = "pintle.dev/image";
 const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 const POD: i32 = 0;
@@ -77,6 +79,8 @@ pub(super) fn container(config: &ContainerConfig, sandbox: &SandboxConfig) -> cr
     let mut labels = config.labels.clone();
     labels.extend(identity(&sandbox.pod));
     labels.insert(CONTAINER_NAME.to_owned(), config.name.clone());
+    let mut annotations = config.annotations.clone();
+    annotations.insert(ASKED_IMAGE.to_owned(), config.image.clone());
     let image = if config.image_id.is_empty() { &config.image } else { &config.image_id };
     cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: config.name.clone(), attempt: config.attempt }),
@@ -113,7 +117,7 @@ pub(super) fn container(config: &ContainerConfig, sandbox: &SandboxConfig) -> cr
             })
             .collect(),
         labels,
-        annotations: config.annotations.clone(),
+        annotations,
         log_path: config.log_path.clone(),
         stdin: config.stdin,
         stdin_once: config.stdin_once,

@@ -18,7 +18,7 @@ use super::script::Script;
 use crate::container::{Container, ContainerConfig, ContainerId, State};
 use crate::error::Error;
 use crate::image::Image;
-use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId, SandboxState};
+use crate::sandbox::{PodRef, Recalled, Sandbox, SandboxConfig, SandboxId, SandboxState};
 
 /// The code of a process that SIGKILL ended.
 const KILLED: i32 = 137;
@@ -29,6 +29,8 @@ const START_FAILURE: &str = "the script says that it cannot be started";
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books {
+    /// When they were opened. What ran before is not in them, unless it is recalled.
+    opened_at: Timestamp,
     sandboxes: BTreeMap<SandboxId, Sandbox>,
     containers: BTreeMap<ContainerId, Entry>,
     /// Finds both kinds by their Pod's UID.
@@ -45,6 +47,8 @@ pub(super) struct Books {
     failed_pulls: BTreeMap<String, u32>,
     /// How often a container could not be created, by its Pod's UID and its name.
     failed_creates: BTreeMap<(String, String), u32>,
+    /// How often a sandbox could not be made, by its Pod's UID.
+    failed_sandboxes: BTreeMap<String, u32>,
     issued: u64,
 }
 
@@ -62,6 +66,56 @@ struct Entry {
 }
 
 impl Books {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Books { opened_at: now, ..Books::default() }
+    }
+
+    /// Writes down what ran before these books were opened, as if it had been in them. What is known is known better.
+    pub(super) fn recall(&mut self, recalled: Recalled, seed: u64) {
+        let Recalled { pod, annotations, addresses, runs } = recalled;
+        let is_older = runs.iter().all(|run| run.started_at <= self.opened_at);
+        if runs.is_empty() || !is_older || self.sandboxes_of.contains_key(&pod.uid) {
+            return;
+        }
+        for address in &addresses {
+            if let IpAddr::V4(address) = address {
+                self.addresses.insert(address.octets()[3]);
+            }
+        }
+        let sandbox = SandboxId(self.issue(seed));
+        let created_at = runs.iter().map(|run| run.started_at).min().unwrap_or(self.opened_at);
+        self.sandboxes_of.insert(pod.uid.clone(), vec![sandbox.clone()]);
+        let state = SandboxState::Ready;
+        let made = Sandbox { id: sandbox.clone(), pod: pod.clone(), attempt: 0, state, created_at, addresses };
+        self.sandboxes.insert(sandbox.clone(), made);
+        for run in runs {
+            let script = Script::of(&annotations, &run.name);
+            let by_script = script.end_of(run.attempt).map(|(lasts, code)| (after(run.started_at, lasts), code));
+            let ends_at = run.ended.or(by_script);
+            self.due.extend(ends_at.map(|(at, _)| (at, run.id.clone())));
+            self.containers_of.entry(pod.uid.clone()).or_default().push(run.id.clone());
+            let config = ContainerConfig {
+                name: run.name,
+                attempt: run.attempt,
+                image: run.image,
+                image_id: run.image_id,
+                ..ContainerConfig::default()
+            };
+            let entry = Entry {
+                config,
+                script,
+                sandbox: sandbox.clone(),
+                pod: pod.clone(),
+                created_at: run.started_at,
+                starts_at: Some(run.started_at),
+                ends_at,
+                stopping: false,
+                start_failed: false,
+            };
+            self.containers.insert(run.id, entry);
+        }
+    }
+
     /// Whether this pull is one of the first `times`, which fail.
     pub(super) fn pull_fails(&mut self, image: &str, times: u32) -> bool {
         let failed = self.failed_pulls.entry(image.to_owned()).or_default();
@@ -77,6 +131,12 @@ impl Books {
         subnet: [u8; 3],
         now: Timestamp,
     ) -> Result<SandboxId, Error> {
+        let times = Script::of(&config.annotations, "").sandbox_fails;
+        let failed = self.failed_sandboxes.get(&config.pod.uid).copied().unwrap_or(0);
+        if failed < times {
+            self.failed_sandboxes.insert(config.pod.uid.clone(), failed + 1);
+            return Err(Error::Failed("the script says that the sandbox cannot be made".to_owned()));
+        }
         let addresses = match config.namespaces.host_network {
             true => Vec::new(),
             false => vec![self.take_address(subnet)?],
@@ -101,6 +161,16 @@ impl Books {
         for container in self.containers_of.get(&uid).cloned().unwrap_or_default() {
             if self.containers.get(&container).is_some_and(|entry| entry.sandbox == *id) {
                 self.stop(&container, Duration::ZERO, now);
+            }
+        }
+    }
+
+    /// It dies by itself: what runs in it runs on, and nothing can be added to it.
+    pub(super) fn lose_sandbox(&mut self, pod_uid: &str) {
+        for id in self.sandboxes_of.get(pod_uid).into_iter().flatten() {
+            if let Some(sandbox) = self.sandboxes.get_mut(id) {
+                sandbox.state = SandboxState::NotReady;
+                self.changed.insert(sandbox.pod.clone());
             }
         }
     }
@@ -232,6 +302,7 @@ impl Books {
             attempt: entry.config.attempt,
             image: entry.config.image.clone(),
             image_id: entry.config.image_id.clone(),
+            asked_image: Some(entry.config.image.clone()),
             created_at: entry.created_at,
             stopping: entry.stopping && !matches!(state, State::Exited { .. }),
             state,
@@ -265,7 +336,9 @@ impl Books {
 
     fn issue(&mut self, seed: u64) -> String {
         self.issued += 1;
-        format!("{seed:016x}{:048x}", self.issued)
+        // Books that are opened later issue others.
+        let opened = self.opened_at.as_millisecond();
+        format!("{seed:016x}{opened:016x}{:032x}", self.issued)
     }
 }
 

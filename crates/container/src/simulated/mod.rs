@@ -11,6 +11,8 @@
 //!
 //! | annotation             | value    | default | what it does                                                        |
 //! |------------------------|----------|---------|---------------------------------------------------------------------|
+//! | `sandbox-delay`        | duration | 0       | the Pod's sandbox takes this long to be made                        |
+//! | `sandbox-fails`        | `true`, integer |  | the sandbox cannot be made, or not the first so many times           |
 //! | `pull-delay`           | duration | 0       | a pull takes this long (an image that is there is not pulled again) |
 //! | `pull-fails`           | `true`, integer |  | every pull fails, or the first so many pulls of the image           |
 //! | `create-fails`         | `true`, integer |  | the container cannot be created, or not the first so many times      |
@@ -63,6 +65,11 @@ impl Simulated {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let node = nodes.entry(name.to_owned()).or_insert_with(|| Arc::new(Node::new(self.clock.clone(), name, index)));
         node.clone()
+    }
+
+    /// The runtime of a node that there is.
+    pub fn known(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// Machines of their own with the same containers, on another clock that shows the same moment.

@@ -1,6 +1,7 @@
 //! The runtime of one simulated node.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +17,9 @@ use crate::container::{Container, ContainerConfig, ContainerId};
 use crate::error::Error;
 use crate::image::{Image, PullRequest};
 use crate::runtime::{Execution, ProbeKind, Runtime, Version};
-use crate::sandbox::{PodRef, Sandbox, SandboxConfig, SandboxId};
+use crate::sandbox::{PodRef, Recalled, Sandbox, SandboxConfig, SandboxId};
 use crate::security::Resources;
+use crate::stats::Health;
 
 /// A machine that is not there.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub struct Node {
     subnet: [u8; 3],
     // Held only for bookkeeping, never across an await.
     books: Mutex<Books>,
+    /// Nobody answers.
+    down: AtomicBool,
     changed: Notify,
 }
 
@@ -34,12 +38,38 @@ impl Node {
     pub(super) fn new(clock: Clock, name: &str, index: u16) -> Self {
         let [high, low] = index.to_be_bytes();
         let subnet = [10, 64u8.saturating_add(high), low];
-        Node { clock, seed: stable(name.as_bytes()), subnet, books: Mutex::default(), changed: Notify::new() }
+        Node {
+            seed: stable(name.as_bytes()),
+            subnet,
+            books: Mutex::new(Books::new(clock.now())),
+            clock,
+            down: AtomicBool::new(false),
+            changed: Notify::new(),
+        }
     }
 
     pub(super) fn fork(&self, clock: Clock) -> Self {
         let books = Mutex::new(self.books().clone());
-        Node { clock, seed: self.seed, subnet: self.subnet, books, changed: Notify::new() }
+        let down = AtomicBool::new(self.down.load(Ordering::Relaxed));
+        Node { clock, seed: self.seed, subnet: self.subnet, books, down, changed: Notify::new() }
+    }
+
+    /// The runtime goes away, or comes back; containers run on.
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
+        self.changed.notify_one();
+    }
+
+    fn answers(&self) -> Result<(), Error> {
+        match self.down.load(Ordering::Relaxed) {
+            true => Err(Error::Failed("connection refused: the runtime is down".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// The sandboxes of a Pod die, as if their process had been killed.
+    pub fn lose_sandbox(&self, pod_uid: &str) {
+        self.act(|books, _| books.lose_sandbox(pod_uid));
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -60,21 +90,33 @@ impl Runtime for Node {
         Version { name: "simulated".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
     }
 
+    fn recall(&self, recalled: Recalled) {
+        self.act(|books, _| books.recall(recalled, self.seed));
+    }
+
     async fn run_sandbox(&self, config: SandboxConfig) -> Result<SandboxId, Error> {
+        self.answers()?;
+        let delay = Script::of(&config.annotations, "").sandbox_delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
         self.books().run_sandbox(config, self.seed, self.subnet, self.clock.now())
     }
 
     async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), Error> {
+        self.answers()?;
         self.act(|books, now| books.stop_sandbox(id, now));
         Ok(())
     }
 
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), Error> {
+        self.answers()?;
         self.act(|books, now| books.remove_sandbox(id, now));
         Ok(())
     }
 
     async fn list_sandboxes(&self, pod_uid: Option<&str>) -> Result<Vec<Sandbox>, Error> {
+        self.answers()?;
         Ok(self.books().sandboxes(pod_uid))
     }
 
@@ -84,24 +126,29 @@ impl Runtime for Node {
         _: &SandboxConfig,
         config: ContainerConfig,
     ) -> Result<ContainerId, Error> {
+        self.answers()?;
         self.books().create_container(sandbox, config, self.seed, self.clock.now())
     }
 
     async fn start_container(&self, id: &ContainerId) -> Result<(), Error> {
+        self.answers()?;
         self.act(|books, now| books.start(id, now))
     }
 
     async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), Error> {
+        self.answers()?;
         self.act(|books, now| books.stop(id, grace, now));
         Ok(())
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), Error> {
+        self.answers()?;
         self.books().remove_container(id);
         Ok(())
     }
 
     async fn list_containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, Error> {
+        self.answers()?;
         Ok(self.books().containers(pod_uid, self.clock.now()))
     }
 
@@ -110,6 +157,7 @@ impl Runtime for Node {
     }
 
     async fn pull_image(&self, request: PullRequest) -> Result<Image, Error> {
+        self.answers()?;
         let PullRequest { image: name, container, annotations, .. } = request;
         let script = Script::of(&annotations, &container);
         if !script.pull_delay.is_zero() {
@@ -127,6 +175,7 @@ impl Runtime for Node {
     }
 
     async fn image(&self, name: &str) -> Result<Option<Image>, Error> {
+        self.answers()?;
         Ok(self.books().images.get(name).cloned())
     }
 
@@ -149,6 +198,11 @@ impl Runtime for Node {
     /// Nothing is used, so nothing has to be held to bounds.
     async fn update_resources(&self, id: &ContainerId, _: &Resources) -> Result<(), Error> {
         self.container_status(id).await.map(|_| ())
+    }
+
+    async fn health(&self) -> Health {
+        let told = self.answers().map_err(|error| error.to_string());
+        Health { runtime: told.clone(), network: told }
     }
 
     async fn probe(&self, id: &ContainerId, kind: ProbeKind) -> Option<Result<(), String>> {

@@ -9,6 +9,9 @@ pub const PREFIX: &str = "simulated.pintle.dev/";
 /// How a container behaves. Nothing said: it starts at once, runs for ever, is ready, and stops when asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
+    pub sandbox_delay: Duration,
+    /// So many times the Pod's sandbox cannot be made; `u32::MAX` for ever.
+    pub sandbox_fails: u32,
     pub start_delay: Duration,
     pub run_for: Option<Duration>,
     pub exit_code: i32,
@@ -48,6 +51,8 @@ impl Script {
             times => times.and_then(|times| times.parse().ok()).unwrap_or(0),
         };
         Script {
+            sandbox_delay: time("sandbox-delay").unwrap_or_default(),
+            sandbox_fails: times("sandbox-fails"),
             start_delay: time("start-delay").unwrap_or_default(),
             run_for: time("run-for"),
             exit_code: get("exit-code").and_then(|code| code.parse().ok()).unwrap_or(0),

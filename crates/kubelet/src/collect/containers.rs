@@ -71,6 +71,7 @@ mod tests {
             image_id: String::new(),
             created_at: at(second),
             state: State::Unknown,
+            asked_image: None,
             stopping: false,
         }
     }

@@ -115,6 +115,7 @@ mod tests {
             image_id: String::new(),
             created_at: at(0),
             state: State::Unknown,
+            asked_image: None,
             stopping: false,
         }
     }

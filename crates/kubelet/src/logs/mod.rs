@@ -1,6 +1,7 @@
 //! The logs of containers on this machine: where they are, how they are read, and how they are kept small.
 //!
 //! - `place`: the files of one container
+//! - `links`: by which collectors of logs find them
 //! - `line`: one line as the runtime wrote it
 //! - `options`: what of a log is wanted
 //! - `tail`: where the last lines begin
@@ -9,6 +10,7 @@
 //! - `rotate`: a log that has grown large is moved away
 
 pub(crate) mod line;
+pub(crate) mod links;
 pub(crate) mod options;
 pub(crate) mod place;
 pub(crate) mod read;

@@ -21,7 +21,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, Service};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Client;
-use pintle_container::{ContainerConfig, Dns, Image, PodRef, SandboxConfig};
+use pintle_container::{ContainerConfig, ContainerId, Dns, Image, PodRef, SandboxConfig};
 use pintle_meta::Clock;
 use pintle_runtime::{Context, Informer};
 
@@ -31,6 +31,7 @@ use crate::cgroups::{Cgroups, Group};
 use crate::config::NodeConfig;
 use crate::credentials::providers::Providers;
 use crate::devices::Devices;
+use crate::logs::links;
 use crate::make::dns::{Cluster, Warning};
 use crate::make::env::EnvFiles;
 use crate::make::{Facts, container, dns, env, sandbox, services};
@@ -276,9 +277,18 @@ impl Machine {
                     volumes::remove(&logs, &name)?;
                 }
             }
-            Ok::<_, std::io::Error>(())
+            links::prune(&logs)
         });
         done.await?.map_err(|error| format!("what a Pod left on the disk could not be removed: {error}"))
+    }
+
+    /// Lets collectors of logs find the log of a run. Without it only they miss something.
+    pub(crate) async fn link_log(&self, pod: PodRef, container: &str, attempt: u32, id: &ContainerId) {
+        let (logs, container, id) = (self.logs.clone(), container.to_owned(), id.clone());
+        let linked = blocking(move || links::make(&logs, &pod, &container, attempt, &id)).await;
+        if let Err(error) = linked.and_then(|linked| linked.map_err(|error| error.to_string())) {
+            tracing::warn!(%error, "a container's log has no link");
+        }
     }
 
     /// Nothing of the Pod runs any more: others may have its devices.
@@ -303,7 +313,8 @@ impl Machine {
         let (volumes, logs) = (self.volumes.clone(), self.logs.clone());
         let done = blocking(move || {
             volumes.teardown(&pod.uid)?;
-            volumes::remove(&logs, &format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
+            volumes::remove(&logs, &format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))?;
+            links::prune(&logs)
         });
         done.await?.map_err(|error| format!("what the Pod had on the disk could not be removed: {error}"))
     }

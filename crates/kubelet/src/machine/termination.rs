@@ -140,6 +140,7 @@ mod tests {
             image_id: String::new(),
             created_at: Timestamp::UNIX_EPOCH,
             state: State::Exited { started_at, finished_at, exit_code, reason: String::new(), message: message.into() },
+            asked_image: None,
             stopping: false,
         }
     }

@@ -7,6 +7,7 @@ mod env_file;
 pub(crate) mod expand;
 pub(crate) mod fields;
 pub(crate) mod hosts;
+pub(crate) mod image_name;
 pub(crate) mod resources;
 pub(crate) mod sandbox;
 pub(crate) mod security;

@@ -29,6 +29,9 @@ pub(crate) use object::reference;
 /// Changes of devices that come together are written together.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// How soon a runtime that cannot run Pods is asked again.
+const UNWELL: Duration = Duration::from_secs(1);
+
 /// The Node's heartbeat is at least this young.
 const REPORT: SignedDuration = SignedDuration::from_mins(5);
 
@@ -44,6 +47,8 @@ pub(crate) struct Presence {
     reported_at: Option<Timestamp>,
     /// A Node that says what it should, and what was told when it was looked at.
     in_order: Option<(Arc<Node>, Told)>,
+    /// When it was last asked, the runtime could not run Pods.
+    is_unwell: bool,
     pressure: Arc<Pressure>,
 }
 
@@ -68,6 +73,7 @@ impl Presence {
             devices,
             reported_at: None,
             in_order: None,
+            is_unwell: false,
             pressure,
         }
     }
@@ -91,12 +97,14 @@ impl Presence {
         let period = self.config.lease / 4;
         let first = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
         let wait = Duration::from_millis(self.context.random.below(first));
-        wait_for_change(&mut changes, wait).await;
+        wait_for_change(&mut changes, if self.is_unwell { wait.min(UNWELL) } else { wait }).await;
         loop {
             if let Err(error) = self.beat().await {
                 tracing::warn!(node = %self.config.name, %error, "the heartbeat failed; trying again");
             }
             let jitter = self.context.random.below((first / 25).max(1));
+            // What is about to become well is waited for.
+            let period = if self.is_unwell { period.min(UNWELL) } else { period };
             let waited = wait_for_change(&mut changes, period + Duration::from_millis(jitter));
             tokio::select! {
                 biased;
@@ -116,12 +124,12 @@ impl Presence {
         self.report(&node).await
     }
 
-    /// What the runtime says; a node without a machine is always well and keeps its images to itself.
+    /// What the runtime says; that of a node without a machine keeps its images to itself.
     async fn ask(&self) -> Told {
-        if self.config.directory.is_none() {
-            return Told::default();
-        }
         let health = self.runtime.health().await;
+        if self.config.directory.is_none() {
+            return Told::new(health, Vec::new());
+        }
         let images = match self.runtime.list_images().await {
             Ok(images) => images,
             Err(error) => {
@@ -161,6 +169,7 @@ impl Presence {
             devices.hear(old.capacity.iter().flat_map(BTreeMap::keys));
         }
         let told = self.ask().await;
+        self.is_unwell = told.unready.is_some();
         // The cache may be behind what this agent wrote.
         let last = self.reported_at.max(heartbeat_of(old));
         let is_due = last.is_none_or(|last| now.duration_since(last) >= REPORT);

@@ -48,6 +48,8 @@ pub(super) fn node(config: &NodeConfig, runtime_version: &str, told: &Told, now:
         spec: Some(NodeSpec {
             taints: Some(config.taints.clone()).filter(|taints| !taints.is_empty()),
             provider_id: config.provider_id.clone(),
+            pod_cidr: config.pod_cidrs.first().cloned(),
+            pod_cidrs: Some(config.pod_cidrs.clone()).filter(|ranges| !ranges.is_empty()),
             ..NodeSpec::default()
         }),
         status: Some(status(config, runtime_version, told, &NodeStatus::default(), now)),

@@ -81,14 +81,12 @@ pub(super) fn close(input: &Input<'_>, status: &mut PodStatus) {
 
 /// For those who count how often their Pods are disturbed.
 pub(super) fn tell_eviction(input: &Input<'_>, evicted: &Evicted, status: &mut PodStatus) {
-    if !evicted.disrupts {
-        return;
-    }
+    let Some(message) = evicted.disrupts.clone() else { return };
     let condition = PodCondition {
         type_: "DisruptionTarget".to_owned(),
         status: "True".to_owned(),
         reason: Some("TerminationByKubelet".to_owned()),
-        message: Some(evicted.message.clone()),
+        message: Some(message),
         observed_generation: input.pod.metadata.generation,
         last_transition_time: Some(Time(input.now)),
         last_probe_time: None,

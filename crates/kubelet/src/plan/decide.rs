@@ -7,12 +7,15 @@ use pintle_container::{Container, ProbeKind, State};
 
 use super::backoff::{RestartBackoff, after, written};
 use super::slots::{Role, Slot};
-use super::{Action, Hook, Input, Pull};
+use super::{Action, FailedPull, Hook, Input, Pull, restart_all};
 use crate::probes::Verdicts;
 use crate::resize::Held;
 
 /// How long a failed pull is shown as such before it is shown as waiting.
 const FRESH_FAILURE: Duration = Duration::from_secs(1);
+
+pub(super) const CRASH_LOOP: &str = "CrashLoopBackOff";
+pub(super) const PULL_BACK_OFF: &str = "ImagePullBackOff";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -30,12 +33,14 @@ pub(super) enum Decision {
     Stop {
         message: String,
         grace: Option<Duration>,
+        /// Another run takes its place, whatever the restart policy says.
+        replace: bool,
     },
 }
 
 impl Decision {
-    pub(super) fn is_crash_loop(&self) -> bool {
-        matches!(self, Decision::Wait { reason: "CrashLoopBackOff", .. })
+    pub(super) fn waits_for(&self, wanted: &str) -> bool {
+        matches!(self, Decision::Wait { reason, .. } if *reason == wanted)
     }
 
     pub(super) fn until(&self) -> Option<Timestamp> {
@@ -84,25 +89,35 @@ fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
     let sandbox = input.world.ready_sandbox().map(|sandbox| &sandbox.id);
     match slot.latest() {
         // Made, and never started: the agent ended in between, or the runtime could not start it and left it as it was.
-        Some(run) if run.state == State::Created && slot.latest_in(sandbox).is_some() => {
-            refused(input, slot).unwrap_or(Decision::Start)
-        }
+        Some(run) if run.state == State::Created => match slot.latest_in(sandbox) {
+            Some(_) => refused(input, slot).unwrap_or(Decision::Start),
+            None => start(input, slot),
+        },
         Some(run) if input.hooks.get(&run.id) == Some(&Hook::Failed) && run.is_running() => {
             match is_stopping(input, run) {
                 true => Decision::Leave,
-                false => Decision::Stop { message: "FailedPostStartHook".to_owned(), grace: None },
+                false => Decision::Stop { message: "FailedPostStartHook".to_owned(), grace: None, replace: false },
             }
         }
+        Some(run) if run.is_alive() && slot.has_other_image() => match is_stopping(input, run) {
+            true => Decision::Leave,
+            false => Decision::Stop {
+                message: format!("{} definition changed, will be restarted", named(slot)),
+                grace: None,
+                replace: true,
+            },
+        },
         Some(run) if run.is_alive() => match failed_probe(input.verdicts, slot, run) {
             Some(kind) if !is_stopping(input, run) => {
                 let (name, probe) = match kind {
                     ProbeKind::Startup => ("startup", &slot.spec.startup_probe),
                     _ => ("liveness", &slot.spec.liveness_probe),
                 };
-                let who = if slot.role == Role::Main { "Container" } else { "Init container" };
+                let after = if slot.restarts_on_failure(input.spec) { ", will be restarted" } else { "" };
                 let seconds = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
                 Decision::Stop {
-                    message: format!("{who} {} failed {name} probe, will be restarted", slot.spec.name),
+                    message: format!("{} failed {name} probe{after}", named(slot)),
+                    replace: false,
                     grace: seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs),
                 }
             }
@@ -110,11 +125,17 @@ fn of_slot(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
         },
         // An init container runs again in a new sandbox, however it ended in the old one.
         _ if slot.role == Role::Init && slot.latest_in(sandbox).is_none() => start(input, slot),
+        None if slot.role == Role::Main && restart_all::begun(input) => start(input, slot),
         _ => match slot.exit_code() {
             Some(code) if !slot.should_restart(input.spec, code) => Decision::Leave,
             _ => start(input, slot),
         },
     }
+}
+
+fn named(slot: &Slot<'_>) -> String {
+    let who = if slot.role == Role::Main { "Container" } else { "Init container" };
+    format!("{who} {}", slot.spec.name)
 }
 
 fn resized(input: &Input<'_>, slot: &Slot<'_>, run: &Container) -> Decision {
@@ -125,7 +146,8 @@ fn resized(input: &Input<'_>, slot: &Slot<'_>, run: &Container) -> Decision {
     match input.resizing.compare(&run.id, slot.spec, slot.old) {
         Held::Right => Decision::Leave,
         Held::Wrong { restart: true } => {
-            Decision::Stop { message: format!("Container {} resize requires restart", slot.spec.name), grace: None }
+            let message = format!("Container {} resize requires restart", slot.spec.name);
+            Decision::Stop { message, grace: None, replace: false }
         }
         Held::Unknown | Held::Wrong { restart: false } => Decision::Resize,
     }
@@ -160,31 +182,34 @@ fn start(input: &Input<'_>, slot: &Slot<'_>) -> Decision {
     }
     match input.pulls.get(name) {
         Some(Pull::Going) => return Decision::Leave,
-        Some(Pull::Failed { message, failed_at, wait }) => {
-            let retry_at = after(*failed_at, *wait);
-            let shown_until = after(*failed_at, FRESH_FAILURE);
-            let image = slot.spec.image.as_deref().unwrap_or_default();
+        // What became of another image says nothing about this one.
+        Some(Pull::Failed(FailedPull { image, .. }) | Pull::Refused { image, .. })
+            if slot.spec.image.as_ref().is_some_and(|wanted| wanted != image) => {}
+        Some(Pull::Failed(failed)) => {
+            let FailedPull { image, message, failed_at, .. } = failed;
+            let (retry_at, shown_until) = (failed.retry_at(), after(*failed_at, FRESH_FAILURE));
             if input.now < shown_until {
                 let message = message.clone();
                 return Decision::Wait { reason: "ErrImagePull", message, until: Some(shown_until) };
             }
             if input.now < retry_at {
                 let message = format!("Back-off pulling image {image:?}: ErrImagePull: {message}");
-                return Decision::Wait { reason: "ImagePullBackOff", message, until: Some(retry_at) };
+                return Decision::Wait { reason: PULL_BACK_OFF, message, until: Some(retry_at) };
             }
         }
-        Some(Pull::Forbidden { message, retry_at }) if input.now < *retry_at => {
-            let message = message.clone();
-            return Decision::Wait { reason: "ErrImageNeverPull", message, until: Some(*retry_at) };
+        Some(Pull::Refused { reason, message, retry_at, .. }) if input.now < *retry_at => {
+            return Decision::Wait { reason, message: message.clone(), until: Some(*retry_at) };
         }
-        Some(Pull::Forbidden { .. } | Pull::Done(_)) | None => {}
+        Some(Pull::Refused { .. } | Pull::Done(_)) | None => {}
     }
     let backoff = slot.backoff(input.backoffs);
     let ended_at = slot.latest().and_then(|run| run.finished_at());
-    let until = ended_at.and_then(|ended_at| RestartBackoff::until(backoff.as_ref(), ended_at, input.now));
+    let until = ended_at
+        .filter(|_| !slot.has_other_image())
+        .and_then(|ended_at| RestartBackoff::until(backoff.as_ref(), ended_at, input.now));
     match (until, backoff) {
         (Some(until), Some(backoff)) => Decision::Wait {
-            reason: "CrashLoopBackOff",
+            reason: CRASH_LOOP,
             message: format!(
                 "back-off {} restarting failed container={name} pod={}",
                 written(backoff.wait),
@@ -202,8 +227,10 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
     let starts = decisions.contains(&Decision::Start);
     if starts && input.world.ready_sandbox().is_none() {
         let attempt = input.world.sandboxes.last().map_or(0, |sandbox| sandbox.attempt + 1);
+        // The old one gives its address and its ports back first.
+        let old = input.world.changed_sandbox().map(|sandbox| Action::StopSandbox(sandbox.id.clone()));
         // Whose turn it is looks different with a sandbox: start nothing before.
-        return vec![Action::RunSandbox { attempt }];
+        return old.into_iter().chain([Action::RunSandbox { attempt }]).collect();
     }
     let default_grace = grace_of(input);
     let mut resized = Vec::new();
@@ -217,7 +244,8 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
             Decision::Start => {
                 let ended_at = slot.latest().and_then(|run| run.finished_at());
                 let old = slot.backoff(input.backoffs);
-                let made = slot.latest().filter(|run| run.state == State::Created);
+                let sandbox = input.world.ready_sandbox().map(|sandbox| &sandbox.id);
+                let made = slot.latest_in(sandbox).filter(|run| run.state == State::Created);
                 actions.push(Action::Start {
                     container: slot.spec.name.clone(),
                     attempt: made.map_or_else(|| slot.next_attempt(), |made| made.attempt),
@@ -225,11 +253,12 @@ pub(super) fn actions(input: &Input<'_>, slots: &[Slot<'_>], decisions: &[Decisi
                     backoff: ended_at.map(|ended_at| RestartBackoff::next(old.as_ref(), ended_at, input.now)),
                 });
             }
-            Decision::Stop { message, grace } => actions.extend(slot.latest().map(|run| Action::Stop {
+            Decision::Stop { message, grace, replace } => actions.extend(slot.latest().map(|run| Action::Stop {
                 id: run.id.clone(),
                 container: slot.spec.name.clone(),
                 grace: grace.unwrap_or(default_grace),
                 message: message.clone(),
+                replace: *replace,
             })),
         }
         let old_enough = |run: &&&Container| {

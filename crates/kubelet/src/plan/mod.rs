@@ -6,13 +6,15 @@ mod backoff;
 mod conditions;
 mod decide;
 mod phase;
+mod policy;
+mod restart_all;
 mod slots;
 mod status;
 mod teardown;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -51,6 +53,16 @@ pub(crate) struct Input<'a> {
     pub(crate) hooks: &'a BTreeMap<ContainerId, Hook>,
     /// The grace with which containers were asked to stop, while that goes on.
     pub(crate) asked: &'a BTreeMap<ContainerId, Duration>,
+    /// When the Pod began to be brought to its end, if it is.
+    pub(crate) ending_since: Option<Timestamp>,
+    /// All containers were being restarted when this agent last looked.
+    pub(crate) restarting_all: bool,
+    /// By container, the number of the last run that was removed for all containers to be restarted.
+    pub(crate) forgotten: &'a BTreeMap<String, u32>,
+    /// Sidecars whose hooks run, or have run, before it is their turn to stop.
+    pub(crate) hooked: &'a BTreeMap<ContainerId, Hooked>,
+    /// Runs that were stopped for others to take their place.
+    pub(crate) replaced: &'a BTreeSet<ContainerId>,
     /// The amounts that its containers are held to.
     pub(crate) resizing: &'a Resizing,
     /// That the node wants back what it gave to the Pod.
@@ -78,6 +90,12 @@ impl World {
         self.sandboxes.last().filter(|sandbox| sandbox.state == SandboxState::Ready)
     }
 
+    /// The sandbox that must give way to another: it has died, or is one of several.
+    pub(crate) fn changed_sandbox(&self) -> Option<&Sandbox> {
+        let ready = self.sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
+        self.sandboxes.last().filter(|last| last.state != SandboxState::Ready || ready > 1)
+    }
+
     pub(crate) fn nothing_runs(&self) -> bool {
         !self.containers.iter().any(Container::has_process)
     }
@@ -87,13 +105,11 @@ impl World {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pull {
     Going,
-    Failed {
-        message: String,
-        failed_at: Timestamp,
-        wait: Duration,
-    },
-    /// It is not there, and its policy says that it is not to be pulled.
-    Forbidden {
+    Failed(FailedPull),
+    /// It is not pulled at all: its name cannot be one, or its policy forbids it.
+    Refused {
+        reason: &'static str,
+        image: String,
         message: String,
         retry_at: Timestamp,
     },
@@ -101,11 +117,33 @@ pub(crate) enum Pull {
     Done(String),
 }
 
+/// A pull that failed, and for how long no other is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FailedPull {
+    pub(crate) image: String,
+    pub(crate) message: String,
+    pub(crate) failed_at: Timestamp,
+    pub(crate) wait: Duration,
+}
+
+impl FailedPull {
+    pub(crate) fn retry_at(&self) -> Timestamp {
+        after(self.failed_at, self.wait)
+    }
+}
+
 /// Where the hook that runs after a container's start stands; one that ended well is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
     Going,
     Failed,
+}
+
+/// Where the hook that runs before a sidecar's turn to stop stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hooked {
+    Going,
+    Done,
 }
 
 /// Why a container could not be made or started, and until when its status says so and nothing is tried.
@@ -119,10 +157,11 @@ pub(crate) struct Refusal {
 /// That a Pod must leave its node, and what its owner is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Evicted {
+    pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) grace: Duration,
-    /// Whether it goes for the sake of others, and not for what it did itself.
-    pub(crate) disrupts: bool,
+    /// What those are told who count how often their Pods are disturbed; nothing if it goes for what it did itself.
+    pub(crate) disrupts: Option<String>,
 }
 
 /// One step towards what the spec says.
@@ -143,10 +182,24 @@ pub(crate) enum Action {
         container: String,
         grace: Duration,
         message: String,
+        /// Another run takes its place, whatever the restart policy says.
+        replace: bool,
+    },
+    /// Run what is to run before the container stops; it stops when its turn comes.
+    PreStop {
+        id: ContainerId,
+        container: String,
+        grace: Duration,
     },
     /// Hold these runs to what their containers were given.
     Resize(Vec<(ContainerId, String)>),
     Remove(ContainerId),
+    /// Forget these runs: all containers are restarted for the sake of this one, which waits so long the next time.
+    Reset {
+        runs: Vec<ContainerId>,
+        container: String,
+        backoff: RestartBackoff,
+    },
     StopSandbox(SandboxId),
 }
 
@@ -157,7 +210,15 @@ pub(crate) struct Plan {
     pub(crate) status: PodStatus,
     /// Containers that wait before they are started again.
     pub(crate) backing_off: Vec<String>,
+    /// Containers that wait before their image is pulled again.
+    pub(crate) backing_off_pull: Vec<String>,
     pub(crate) wake_at: Option<Timestamp>,
+    /// The Pod is being brought to its end.
+    pub(crate) ends: bool,
+    /// All containers are being restarted.
+    pub(crate) restarting_all: bool,
+    /// The Pod's sandbox gives way to another.
+    pub(crate) replaces_sandbox: bool,
     /// A container is not held to what the Pod was given.
     pub(crate) resizing: bool,
     /// Nothing of it runs and nothing will: a Pod that is being deleted may go.
@@ -181,17 +242,41 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         None => decide::decide(input, &slots),
     };
     let mut status = status::status(input, &slots, &decisions, ending);
+    restart_all::tell(input, ending.is_none() && restart_all::is_going(input, &slots), &mut status);
     let finished = phase::is_terminal(status.phase.as_deref());
     // Sidecars run until the others have ended for good.
     let mut main = slots.iter().filter(|slot| slot.role == Role::Main);
-    let over = main.all(|slot| slot.exit_code().is_some_and(|code| !slot.should_restart(input.spec, code)));
+    let restarting_all = ending.is_none() && restart_all::is_going(input, &slots);
+    let over =
+        !restarting_all && main.all(|slot| slot.exit_code().is_some_and(|code| !slot.should_restart(input.spec, code)));
     if ending.is_none() && !finished && !over {
-        let backing_off = slots.iter().zip(&decisions).filter(|(_, decision)| decision.is_crash_loop());
-        let backing_off = backing_off.map(|(slot, _)| slot.spec.name.clone()).collect();
-        let wake_at = decisions.iter().filter_map(Decision::until).chain(deadline(input)).min();
-        let actions = decide::actions(input, &slots, &decisions);
+        let waiting_for = |reason: &str| {
+            let waiting = slots.iter().zip(&decisions).filter(|(_, decision)| decision.waits_for(reason));
+            waiting.map(|(slot, _)| slot.spec.name.clone()).collect()
+        };
+        let (backing_off, backing_off_pull) = (waiting_for(decide::CRASH_LOOP), waiting_for(decide::PULL_BACK_OFF));
+        let (actions, later) = match (input.world.changed_sandbox(), restart_all::source(&slots)) {
+            // Nothing starts in it any more, and what runs in it has no Pod around it.
+            (Some(_), _) if !input.world.nothing_runs() => (teardown::containers(input, &slots), None),
+            (None, Some(source)) => restart_all::actions(input, &slots, source),
+            _ => (decide::actions(input, &slots, &decisions), None),
+        };
+        let wake_at = decisions.iter().filter_map(Decision::until).chain(deadline(input)).chain(later).min();
         let resizing = decide::is_resizing(input, &slots);
-        return Plan { actions, status, backing_off, wake_at, resizing, gone: false };
+        let replaces_sandbox = input.world.changed_sandbox().is_some()
+            && actions.iter().any(|action| matches!(action, Action::RunSandbox { .. } | Action::Stop { .. }));
+        return Plan {
+            actions,
+            status,
+            backing_off,
+            backing_off_pull,
+            wake_at,
+            ends: false,
+            restarting_all,
+            replaces_sandbox,
+            resizing,
+            gone: false,
+        };
     }
     let actions = teardown::actions(input, &slots);
     let gone = input.world.nothing_runs() && input.world.ready_sandbox().is_none();
@@ -199,8 +284,20 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         status::close(input, &mut status);
     }
     // A stop that the runtime gave up is asked for again.
-    let wake_at = (!gone).then(|| backoff::after(input.now, STOP_AGAIN));
-    Plan { actions, status, backing_off: Vec::new(), wake_at, resizing: false, gone }
+    let turn = Some(teardown::turn_at(input)).filter(|at| *at > input.now);
+    let wake_at = turn.into_iter().chain([backoff::after(input.now, STOP_AGAIN)]).min().filter(|_| !gone);
+    Plan {
+        actions,
+        status,
+        backing_off: Vec::new(),
+        backing_off_pull: Vec::new(),
+        wake_at,
+        ends: true,
+        restarting_all: false,
+        replaces_sandbox: false,
+        resizing: false,
+        gone,
+    }
 }
 
 fn ending(input: &Input<'_>) -> Option<Ending> {

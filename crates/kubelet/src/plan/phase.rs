@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodSpec};
 
-use super::slots::{Role, should_restart};
+use super::slots::{Role, Slot};
 
 pub(crate) fn is_terminal(phase: Option<&str>) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
@@ -14,13 +14,13 @@ pub(crate) fn is_terminal(phase: Option<&str>) -> bool {
 /// have run before.
 pub(super) fn phase<'a>(
     spec: &PodSpec,
-    statuses: impl Iterator<Item = (Role, &'a ContainerStatus)>,
+    statuses: impl Iterator<Item = (&'a Slot<'a>, &'a ContainerStatus)>,
     ending: bool,
     initialized: bool,
 ) -> &'static str {
     let mut count = Count::default();
-    for (role, status) in statuses {
-        count.add(spec, role, status);
+    for (slot, status) in statuses {
+        count.add(spec, slot, status);
     }
     if count.init_failed {
         return "Failed";
@@ -50,15 +50,15 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, spec: &PodSpec, role: Role, status: &ContainerStatus) {
+    fn add(&mut self, spec: &PodSpec, slot: &Slot<'_>, status: &ContainerStatus) {
         let state = status.state.as_ref();
         let last_end = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         let running = state.is_some_and(|state| state.running.is_some());
         let end = state.and_then(|state| state.terminated.as_ref());
         // One that waits after an end counts as ended, or a crash loop would look as if it had never begun.
         let ended = end.or(last_end.filter(|_| !running));
-        let restarts = |code| should_restart(role, spec.restart_policy.as_deref(), code);
-        match role {
+        let restarts = |code| slot.should_restart(spec, code);
+        match slot.role {
             Role::Init => match ended {
                 Some(ended) if ended.exit_code == 0 => {}
                 Some(ended) if !restarts(ended.exit_code) => self.init_failed = true,

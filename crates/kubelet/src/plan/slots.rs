@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container as Spec, ContainerStatus, PodSpec};
 use pintle_container::{Container, SandboxId};
 
-use super::Input;
 use super::backoff::RestartBackoff;
+use super::{Input, policy};
 
 /// What a container is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub(super) struct Slot<'a> {
     /// Oldest first.
     pub(super) runs: Vec<&'a Container>,
     pub(super) old: Option<&'a ContainerStatus>,
+    /// The latest run was stopped for another to take its place, whatever the restart policy says.
+    pub(super) replaced: bool,
+    /// The number of the last run that was removed for all containers to be restarted.
+    pub(super) forgotten: Option<u32>,
 }
 
 impl<'a> Slot<'a> {
@@ -41,15 +45,13 @@ impl<'a> Slot<'a> {
 
     /// The number of the run that comes next.
     pub(super) fn next_attempt(&self) -> u32 {
-        match (self.latest(), self.old) {
-            (Some(run), _) => run.attempt + 1,
-            (None, Some(old)) => {
-                let state = old.state.as_ref();
-                let ran = state.is_some_and(|state| state.running.is_some() || state.terminated.is_some());
-                u32::try_from(old.restart_count).unwrap_or(0) + u32::from(ran)
-            }
-            (None, None) => 0,
-        }
+        let told = self.old.map_or(0, |old| {
+            let state = old.state.as_ref();
+            let ran = state.is_some_and(|state| state.running.is_some() || state.terminated.is_some());
+            u32::try_from(old.restart_count).unwrap_or(0) + u32::from(ran)
+        });
+        let forgotten = self.forgotten.map_or(0, |attempt| attempt + 1);
+        self.latest().map_or(told.max(forgotten), |run| run.attempt + 1)
     }
 
     /// The code with which it ended, as far as anyone remembers; nothing while it runs or if it never did.
@@ -71,17 +73,26 @@ impl<'a> Slot<'a> {
     }
 
     pub(super) fn should_restart(&self, spec: &PodSpec, exit_code: i32) -> bool {
-        should_restart(self.role, spec.restart_policy.as_deref(), exit_code)
+        match self.role {
+            Role::Sidecar => true,
+            Role::Ephemeral => false,
+            // One that ended well is never run again.
+            Role::Init => exit_code != 0 && policy::should_restart(self.spec, spec, exit_code),
+            Role::Main => self.replaced || policy::should_restart(self.spec, spec, exit_code),
+        }
     }
-}
 
-pub(super) fn should_restart(role: Role, policy: Option<&str>, exit_code: i32) -> bool {
-    match (role, policy) {
-        (Role::Sidecar, _) => true,
-        (Role::Ephemeral, _) => false,
-        (Role::Init, Some("Never")) | (Role::Main, Some("Never")) => false,
-        (Role::Init, _) | (Role::Main, Some("OnFailure")) => exit_code != 0,
-        (Role::Main, _) => true,
+    /// Whether a run that has not ended yet would be followed by another: rules need an exit code, so they do not count.
+    pub(super) fn restarts_on_failure(&self, spec: &PodSpec) -> bool {
+        let policy = self.spec.restart_policy.as_deref().or(spec.restart_policy.as_deref());
+        self.role == Role::Sidecar || policy != Some("Never")
+    }
+
+    /// Whether the image of the latest run is another than the Pod names now.
+    pub(super) fn has_other_image(&self) -> bool {
+        let made_from = self.latest().and_then(|run| run.asked_image.as_ref());
+        let wanted = self.spec.image.as_ref().filter(|_| matches!(self.role, Role::Main | Role::Sidecar));
+        made_from.zip(wanted).is_some_and(|(made_from, wanted)| made_from != wanted)
     }
 }
 
@@ -100,7 +111,10 @@ pub(super) fn slots<'a>(input: &Input<'a>) -> Vec<Slot<'a>> {
         .map(|(spec, role, old)| {
             let mut runs: Vec<&Container> = input.world.containers.iter().filter(|run| run.name == spec.name).collect();
             runs.sort_by_key(|run| run.attempt);
-            Slot { spec, role, runs, old: old.into_iter().flatten().find(|old| old.name == spec.name) }
+            let replaced = runs.last().is_some_and(|run| input.replaced.contains(&run.id));
+            let forgotten = input.forgotten.get(&spec.name).copied();
+            let old = old.into_iter().flatten().find(|old| old.name == spec.name);
+            Slot { spec, role, runs, old, replaced, forgotten }
         })
         .collect()
 }

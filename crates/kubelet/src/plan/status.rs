@@ -9,7 +9,7 @@ use pintle_container::{Container, ProbeKind, State};
 
 use super::decide::{Decision, is_started};
 use super::slots::{Role, Slot};
-use super::{Ending, Hook, Input, conditions, phase};
+use super::{Ending, Hook, Input, conditions, phase, restart_all};
 
 /// The code that stands for an end that no one saw.
 const UNSEEN: i32 = 137;
@@ -28,7 +28,7 @@ pub(super) fn status(
     let statuses: Vec<ContainerStatus> =
         slots.iter().zip(decisions).map(|(slot, decision)| of_slot(input, slot, decision, has_init, ending)).collect();
     let initialized = slots.iter().any(|slot| slot.role == Role::Main && slot.latest().is_some());
-    let of_roles = slots.iter().map(|slot| slot.role).zip(&statuses);
+    let of_slots = slots.iter().zip(&statuses);
     let mut status = PodStatus {
         start_time: old.start_time.clone().or(Some(Time(input.now))),
         qos_class: old.qos_class.clone(),
@@ -46,8 +46,10 @@ pub(super) fn status(
         // What it gives back is free only when nothing of it runs any more.
         Some(Ending::Evicted) if input.world.nothing_runs() => "Failed".to_owned(),
         Some(Ending::Evicted) => old.phase.clone().unwrap_or_else(|| "Pending".to_owned()),
+        // What ended only ended for the others to begin anew with it.
+        None if restart_all::is_going(input, slots) && old.phase.is_some() => old.phase.clone().unwrap_or_default(),
         _ if phase::is_terminal(old.phase.as_deref()) => old.phase.clone().unwrap_or_default(),
-        _ => phase::phase(input.spec, of_roles, ending.is_some(), initialized).to_owned(),
+        _ => phase::phase(input.spec, of_slots, ending.is_some(), initialized).to_owned(),
     });
     if ending == Some(Ending::DeadlineExceeded) {
         status.reason = Some("DeadlineExceeded".to_owned());
@@ -67,7 +69,7 @@ pub(super) fn status(
     status.conditions =
         Some(conditions::conditions(input, slots, &statuses, status.phase.as_deref(), ending.is_none()));
     if let Some(evicted) = input.evicted.filter(|_| ending == Some(Ending::Evicted) && input.world.nothing_runs()) {
-        status.reason = Some("Evicted".to_owned());
+        status.reason = Some(evicted.reason.to_owned());
         status.message = Some(evicted.message.clone());
         conditions::tell_eviction(input, evicted, &mut status);
     }

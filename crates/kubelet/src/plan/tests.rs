@@ -1,5 +1,10 @@
 //! What a user would lose if plans went wrong.
 
+mod replaced;
+mod resize;
+mod restart_all;
+mod sidecars;
+
 use pintle_container::{PodRef, ProbeKind, State};
 use serde_json::{Value, json};
 
@@ -21,6 +26,11 @@ struct Scene {
     asked: BTreeMap<ContainerId, Duration>,
     evicted: Option<Evicted>,
     resizing: Resizing,
+    replaced: BTreeSet<ContainerId>,
+    ending_since: Option<Timestamp>,
+    restarting_all: bool,
+    forgotten: BTreeMap<String, u32>,
+    hooked: BTreeMap<ContainerId, Hooked>,
     now: i64,
 }
 
@@ -44,6 +54,11 @@ impl Scene {
             asked: BTreeMap::new(),
             evicted: None,
             resizing: Resizing::default(),
+            replaced: BTreeSet::new(),
+            ending_since: None,
+            restarting_all: false,
+            forgotten: BTreeMap::new(),
+            hooked: BTreeMap::new(),
             now: 100,
         }
     }
@@ -73,6 +88,7 @@ impl Scene {
             image_id: "i@sha256:0".into(),
             created_at: at(0),
             state,
+            asked_image: Some("i".into()),
             stopping: false,
         });
         self
@@ -101,6 +117,11 @@ impl Scene {
             asked: &self.asked,
             evicted: self.evicted.as_ref(),
             resizing: &self.resizing,
+            replaced: &self.replaced,
+            ending_since: self.ending_since,
+            restarting_all: self.restarting_all,
+            forgotten: &self.forgotten,
+            hooked: &self.hooked,
             host_address: [10, 0, 0, 1].into(),
             runtime_name: "simulated",
             now: at(self.now),
@@ -135,6 +156,7 @@ fn stop(container: &str, seconds: u64) -> Action {
         container: container.into(),
         grace: Duration::from_secs(seconds),
         message: format!("Stopping container {container}"),
+        replace: false,
     }
 }
 
@@ -299,7 +321,10 @@ fn a_failed_liveness_probe_ends_the_run_and_an_unready_one_stays() {
     scene.verdicts.insert((web.clone(), ProbeKind::Liveness), false);
     let message = "Container web failed liveness probe, will be restarted".to_owned();
     let grace = Duration::from_secs(3);
-    assert_eq!(scene.plan().actions, [Action::Stop { id: web, container: "web".into(), grace, message }]);
+    assert_eq!(
+        scene.plan().actions,
+        [Action::Stop { id: web, container: "web".into(), grace, message, replace: false }]
+    );
     scene.world.containers[0].stopping = true;
     assert!(scene.plan().actions.is_empty());
 }
@@ -322,15 +347,23 @@ fn an_image_that_cannot_be_had_is_told_and_tried_again() {
     let mut scene = Scene::new(web("Always")).sandbox(SandboxState::Ready);
     scene.pulls.insert("web".into(), Pull::Going);
     assert!(scene.plan().actions.is_empty());
-    let failed = Pull::Failed { message: "no".into(), failed_at: at(100), wait: Duration::from_secs(10) };
-    scene.pulls.insert("web".into(), failed);
+    let failed = |image: &str| {
+        let (image, message) = (image.to_owned(), "no".to_owned());
+        Pull::Failed(FailedPull { image, message, failed_at: at(100), wait: Duration::from_secs(10) })
+    };
+    scene.pulls.insert("web".into(), failed("other"));
+    assert_eq!(scene.plan().actions, [start("web", 0)], "the Pod names another image by now");
+    scene.pulls.insert("web".into(), failed("i"));
     let reason = |scene: &Scene| scene.json()["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
     assert_eq!((reason(&scene), scene.plan().wake_at), (json!("ErrImagePull"), Some(at(101))));
     scene.now = 101;
     assert_eq!((reason(&scene), scene.plan().wake_at), (json!("ImagePullBackOff"), Some(at(110))));
     scene.now = 110;
     assert_eq!(scene.plan().actions, [start("web", 0)]);
-    scene.pulls.insert("web".into(), Pull::Forbidden { message: "not here".into(), retry_at: at(120) });
+    scene.pulls.insert(
+        "web".into(),
+        Pull::Refused { reason: "ErrImageNeverPull", image: "i".into(), message: "not here".into(), retry_at: at(120) },
+    );
     assert_eq!((reason(&scene), scene.plan().wake_at), (json!("ErrImageNeverPull"), Some(at(120))));
     scene.now = 120;
     assert_eq!(scene.plan().actions, [start("web", 0)], "someone may have brought it");
@@ -368,7 +401,7 @@ fn a_lost_sandbox_is_replaced_and_everything_in_it_runs_again() {
     let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "one"}], "containers": [{"name": "web"}]});
     let scene = Scene::new(spec).sandbox(SandboxState::NotReady);
     let scene = scene.run("one", 0, exited(0, 50)).run("web", 0, exited(137, 99));
-    assert_eq!(scene.plan().actions, [Action::RunSandbox { attempt: 1 }]);
+    assert!(matches!(scene.plan().actions[..], [Action::StopSandbox(_), Action::RunSandbox { attempt: 1 }]));
     let scene = scene.sandbox(SandboxState::Ready);
     assert!(matches!(&scene.plan().actions[..], [Action::Start { container, attempt: 1, .. }] if container == "one"));
 }
@@ -488,7 +521,12 @@ fn a_pod_that_does_not_end_is_looked_at_again() {
 #[test]
 fn an_evicted_pod_fails_when_nothing_of_it_runs_any_more_and_says_why() {
     let spec = json!({"terminationGracePeriodSeconds": 30, "containers": [{"name": "c", "image": "i"}]});
-    let evicted = Evicted { message: "low on memory".into(), grace: Duration::from_secs(5), disrupts: true };
+    let evicted = Evicted {
+        reason: "Evicted",
+        message: "low on memory".into(),
+        grace: Duration::from_secs(5),
+        disrupts: Some("low on memory".into()),
+    };
     let running = State::Running { started_at: at(1) };
     let mut scene =
         Scene::new(spec).status(json!({"phase": "Running"})).sandbox(SandboxState::Ready).run("c", 0, running);
@@ -516,59 +554,4 @@ fn a_pod_that_the_node_refused_tells_nothing_but_that() {
     let scene = Scene::new(json!({"containers": [{"name": "c", "image": "i"}]})).status(refused);
     let plan = scene.plan();
     assert_eq!((Some(&plan.status), plan.actions.len(), plan.gone), (scene.pod.status.as_ref(), 0, true));
-}
-
-fn sized(cpu: &str, policy: &str) -> Value {
-    json!({"restartPolicy": "Always", "containers": [{
-        "name": "web", "image": "i", "resources": {"requests": {"cpu": cpu}},
-        "resizePolicy": [{"resourceName": "cpu", "restartPolicy": policy}]}]})
-}
-
-fn held_to(cpu: &str) -> Value {
-    json!({"phase": "Running", "conditions": [{"type": "PodResizePending", "status": "True"}], "containerStatuses": [{
-        "name": "web", "image": "i", "imageID": "", "ready": true, "restartCount": 0,
-        "containerID": "simulated://web-0", "state": {"running": {}},
-        "allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}]})
-}
-
-#[test]
-fn a_container_that_runs_is_held_to_what_its_pod_was_given_and_keeps_running_unless_it_asked_otherwise() {
-    let scene = |policy: &str| {
-        Scene::new(sized("2", policy)).status(held_to("1")).sandbox(SandboxState::Ready).run("web", 0, running())
-    };
-    let run = (ContainerId("web-0".into()), "web".to_owned());
-    let plan = scene("NotRequired").plan();
-    assert_eq!((plan.actions, plan.resizing), (vec![Action::Resize(vec![run.clone()])], true));
-    let status = scene("NotRequired").json();
-    assert_eq!(status["containerStatuses"][0]["resources"], json!({"requests": {"cpu": "1"}}));
-    assert_eq!(condition(&status, "PodResizeInProgress")["status"], "True");
-
-    let message = "Container web resize requires restart".to_owned();
-    let grace = Duration::from_secs(30);
-    let stop = Action::Stop { id: run.0.clone(), container: run.1.clone(), grace, message };
-    assert_eq!(scene("RestartContainer").plan().actions, [stop]);
-
-    let mut done = scene("NotRequired");
-    done.resizing.note_held(&run.0, &done.pod.spec.clone().unwrap().containers[0]);
-    let status = done.json();
-    assert!(done.plan().actions.is_empty() && !done.plan().resizing);
-    assert_eq!(status["containerStatuses"][0]["resources"], json!({"requests": {"cpu": "2"}}));
-    let kinds: Vec<&Value> = status["conditions"].as_array().unwrap().iter().map(|one| &one["type"]).collect();
-    assert!(!kinds.iter().any(|kind| kind.as_str().unwrap().starts_with("PodResize")), "{kinds:?}");
-}
-
-#[test]
-fn a_resize_that_failed_is_told_and_waits_and_nobody_resizes_what_ends() {
-    let scene = || {
-        Scene::new(sized("2", "NotRequired")).status(held_to("1")).sandbox(SandboxState::Ready).run("web", 0, running())
-    };
-    let mut failed = scene();
-    failed.resizing.fail("no".into(), at(90));
-    assert!(failed.plan().actions.is_empty());
-    let status = failed.json();
-    let told = condition(&status, "PodResizeInProgress");
-    assert_eq!((&told["reason"], &told["message"]), (&json!("Error"), &json!("no")));
-    failed.now = 120;
-    assert!(matches!(failed.plan().actions[..], [Action::Resize(_)]));
-    assert!(matches!(scene().deleted(5).plan().actions[..], [Action::Stop { .. }]));
 }

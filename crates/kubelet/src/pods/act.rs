@@ -9,6 +9,7 @@ use super::image::Outcome;
 use super::observe::failed;
 use super::prepare::Prepared;
 use super::refuse::Stage;
+use super::tally::count;
 use super::{Memory, Pods, Seat};
 use crate::ephemeral;
 use crate::plan::{Action, RestartBackoff, World};
@@ -35,10 +36,12 @@ impl Pods {
                     Prepared::Held => return Ok(false),
                 };
                 if let Err(error) = runtime.run_sandbox(prepared).await {
+                    count(&seat.home.tallies.sandbox_errors);
                     let message = format!("Failed to create pod sandbox: {error}");
                     seat.home.recorder.warning(pod, "FailedCreatePodSandBox", message);
                     return Err(failed(error));
                 }
+                count(&seat.home.tallies.sandboxes);
                 Ok(true)
             }
             Action::Start { container, attempt, made, backoff } => {
@@ -97,12 +100,19 @@ impl Pods {
                     return Ok(true);
                 }
                 memory.attachment.refusals.remove(&container.name);
+                if let Some(machine) = &seat.home.machine {
+                    machine.link_log(sandbox.pod.clone(), &container.name, *attempt, &id).await;
+                }
+                count(&seat.home.tallies.containers);
                 say("Normal", "Started", "Container started".to_owned());
                 self.after_start(key, pod, spec, seat, Started { container, id: &id, world });
                 memory.resizing.note_held(&id, container);
                 Ok(true)
             }
-            Action::Stop { id, container, grace, message } => {
+            Action::Stop { id, container, grace, message, replace } => {
+                if *replace {
+                    memory.replaced.insert(id.clone());
+                }
                 match ephemeral::find(spec, container) {
                     Some(found) => {
                         self.stop(pod, spec, seat, Started { container: &found, id, world }, *grace).await?;
@@ -115,6 +125,12 @@ impl Pods {
                 }
                 Ok(true)
             }
+            Action::PreStop { id, container, grace } => {
+                if let Some(found) = ephemeral::find(spec, container) {
+                    self.before_turn(pod, spec, seat, Started { container: &found, id, world }, *grace);
+                }
+                Ok(false)
+            }
             Action::Resize(runs) => {
                 self.resize(pod, spec, seat, memory, world, runs).await;
                 Ok(true)
@@ -122,8 +138,23 @@ impl Pods {
             Action::Remove(id) => {
                 runtime.remove_container(id).await.map_err(failed)?;
                 memory.asked.remove(id);
+                memory.replaced.remove(id);
                 memory.resizing.forget(id);
                 Ok(false)
+            }
+            Action::Reset { runs, container, backoff } => {
+                for id in runs {
+                    runtime.remove_container(id).await.map_err(failed)?;
+                    if let Some(run) = world.containers.iter().find(|run| run.id == *id) {
+                        let last = memory.forgotten.entry(run.name.clone()).or_default();
+                        *last = run.attempt.max(*last);
+                    }
+                    memory.asked.remove(id);
+                    memory.replaced.remove(id);
+                    memory.resizing.forget(id);
+                }
+                memory.backoffs.insert(container.clone(), *backoff);
+                Ok(true)
             }
             Action::StopSandbox(id) => {
                 runtime.stop_sandbox(id).await.map_err(failed)?;

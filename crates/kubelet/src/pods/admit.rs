@@ -1,5 +1,5 @@
-//! Whether a Pod may run here: not if the node lacks something or cannot isolate it as it asks, nor if its containers do not get
-//! the devices that they ask for.
+//! Whether a Pod may run here: not if the node lacks something or cannot isolate it as it asks, nor if it does not fit beside the
+//! others, nor if its containers do not get the devices that they ask for.
 //! A Pod that may not fails before anything of it starts.
 
 use std::collections::BTreeSet;
@@ -10,6 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pintle_runtime::{Error, Key};
 
 use super::observe::observe;
+use super::room::Room;
+use super::tally::count;
 use super::{BY_NODE, Home, Memory, Pods, Seat};
 use crate::devices::{Devices, Refused, may_ask};
 use crate::plan::is_terminal;
@@ -42,19 +44,28 @@ impl Pods {
         let devices = seat.home.machine.as_ref().and_then(|machine| machine.devices()).filter(|_| may_ask(spec));
         let lacking = pressure::refusal(pod, &seat.home.pressure.conditions()).map(|message| ("Evicted", message));
         let unfit = lacking.or_else(|| seat.home.guards.refusal(pod, spec));
-        if devices.is_none() && unfit.is_none() {
+        let room = match &unfit {
+            Some((reason, message)) => Room::Refused((*reason).to_owned(), message.clone()),
+            None => self.make_room(pod, seat),
+        };
+        if devices.is_none() && matches!(room, Room::Given) {
             memory.admitted = true;
             return Ok(Admission::Granted);
         }
         // What runs has what it needs: the agent was away, not the Pod.
         let world = observe(seat).await?;
         if world.ready_sandbox().is_some() || !world.nothing_runs() {
+            self.take_on(pod, seat);
             memory.admitted = true;
             return Ok(Admission::Granted);
         }
         // One that has begun goes on: its sandbox may have died.
-        if let Some((reason, message)) = unfit.filter(|_| status.start_time.is_none() && world.sandboxes.is_empty()) {
-            return Ok(self.refused(pod, seat, status, reason, message));
+        let has_begun = status.start_time.is_some() || !world.sandboxes.is_empty();
+        match room {
+            Room::Given => {}
+            _ if has_begun => self.take_on(pod, seat),
+            Room::Refused(reason, message) => return Ok(self.refused(pod, seat, status, &reason, message)),
+            Room::Later => return Ok(Admission::Later(AGAIN)),
         }
         let Some(devices) = devices else {
             memory.admitted = true;
@@ -67,6 +78,7 @@ impl Pods {
             }
             Err(refused) => refused,
         };
+        seat.home.claims.release(&seat.uid);
         if let Refused::Short { resource, .. } = &refused
             && self.will_be_free(&seat.home, devices, resource)
         {
@@ -78,6 +90,7 @@ impl Pods {
 
     fn refused(&self, pod: &Pod, seat: &Seat, status: &PodStatus, reason: &str, message: String) -> Admission {
         seat.home.recorder.warning(pod, reason, message.clone());
+        count(&seat.home.tallies.rejections);
         Admission::Refused(Box::new(PodStatus {
             phase: Some("Failed".to_owned()),
             reason: Some(reason.to_owned()),

@@ -28,6 +28,10 @@ async fn a_pod_without_its_device_fails_and_waits_only_for_one_that_is_about_to_
     let home = Arc::new(Home {
         name: "m".into(),
         address: [192, 0, 2, 7].into(),
+        config: Arc::new(crate::NodeConfig::simulated("m", 1)),
+        tallies: Default::default(),
+        nodes: pintle_runtime::Informer::detached(),
+        claims: Default::default(),
         allocatable: Default::default(),
         runtime: Simulated::new(context.clock.clone()).node("m", 1),
         recorder: context.recorder("kubelet"),

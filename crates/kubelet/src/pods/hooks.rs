@@ -10,7 +10,7 @@ use pintle_runtime::{Error, Key};
 use super::observe::failed;
 use super::{Pods, Seat};
 use crate::handlers::{Handler, Subject};
-use crate::plan::{Hook, World};
+use crate::plan::{Hook, Hooked, World};
 
 /// What is left for a container whose hook took all of the grace.
 const LEAST: Duration = Duration::from_secs(2);
@@ -23,6 +23,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 pub(super) struct Hooks {
     pub(super) after_start: BTreeMap<ContainerId, Hook>,
     pub(super) before_stop: BTreeSet<ContainerId>,
+    /// Of sidecars, which do not wait for their turn with it.
+    pub(super) before_turn: BTreeMap<ContainerId, Hooked>,
 }
 
 impl Pods {
@@ -39,11 +41,13 @@ impl Pods {
             let subject = Subject { runtime: home.runtime.as_ref(), id: &id, spec: &container, address };
             let outcome = handler.run(&subject, LONGEST).await;
             if let Err(error) = &outcome {
+                tracing::info!(container = %id, %error, "the hook after its start failed");
                 home.recorder.record(
                     &reference,
                     "Warning",
                     "FailedPostStartHook",
-                    format!("PostStartHook failed: {error}"),
+                    // What it said may be secret.
+                    "PostStartHook failed".to_owned(),
                 );
             }
             if let Some(seat) = pods.seat_of(&key, &uid) {
@@ -67,7 +71,8 @@ impl Pods {
     ) -> Result<(), Error> {
         let hook = run.container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
         let runs = run.world.containers.iter().any(|known| known.id == *run.id && known.is_running());
-        let again = seat.hooks().before_stop.replace(run.id.clone()).is_some();
+        let hooked = seat.hooks().before_turn.contains_key(run.id);
+        let again = seat.hooks().before_stop.replace(run.id.clone()).is_some() || hooked;
         let Some(handler) = hook.and_then(Handler::of_hook).filter(|_| runs && !again) else {
             seat.hooks().before_stop.remove(run.id);
             return seat.home.runtime.stop_container(run.id, grace).await.map_err(failed);
@@ -81,12 +86,8 @@ impl Pods {
             let subject = Subject { runtime: home.runtime.as_ref(), id: &id, spec: &container, address };
             let outcome = tokio::time::timeout(grace, handler.run(&subject, grace)).await;
             if let Ok(Err(error)) = outcome {
-                home.recorder.record(
-                    &reference,
-                    "Warning",
-                    "FailedPreStopHook",
-                    format!("PreStopHook failed: {error}"),
-                );
+                tracing::info!(container = %id, %error, "the hook before its stop failed");
+                home.recorder.record(&reference, "Warning", "FailedPreStopHook", "PreStopHook failed".to_owned());
             }
             let left = grace.saturating_sub(began.elapsed()).max(LEAST);
             if let Err(error) = home.runtime.stop_container(&id, left).await {
@@ -98,6 +99,32 @@ impl Pods {
             }
         });
         Ok(())
+    }
+
+    /// Runs what is to run before a sidecar stops, while it waits for its turn.
+    pub(super) fn before_turn(&self, pod: &Pod, spec: &PodSpec, seat: &Seat, run: Started<'_>, grace: Duration) {
+        let hook = run.container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+        let Some(handler) = hook.and_then(Handler::of_hook) else {
+            seat.hooks().before_turn.insert(run.id.clone(), Hooked::Done);
+            return;
+        };
+        seat.hooks().before_turn.insert(run.id.clone(), Hooked::Going);
+        let reference = super::act::reference(pod, spec, &run.container.name);
+        let address = seat.address(run.world);
+        let (pods, home, id, container) = (self.clone(), seat.home.clone(), run.id.clone(), run.container.clone());
+        let (key, uid) = (Key::of(pod), seat.uid.clone());
+        tokio::spawn(async move {
+            let subject = Subject { runtime: home.runtime.as_ref(), id: &id, spec: &container, address };
+            let outcome = tokio::time::timeout(grace, handler.run(&subject, grace)).await;
+            if let Ok(Err(error)) = outcome {
+                tracing::info!(container = %id, %error, "the hook before its stop failed");
+                home.recorder.record(&reference, "Warning", "FailedPreStopHook", "PreStopHook failed".to_owned());
+            }
+            if let Some(seat) = pods.seat_of(&key, &uid) {
+                seat.hooks().before_turn.insert(id, Hooked::Done);
+                pods.waker.add(key);
+            }
+        });
     }
 }
 

@@ -10,9 +10,11 @@ use kube::api::Api;
 use pintle_container::{Credentials, Image, PullRequest, Runtime};
 use pintle_runtime::Key;
 
+use super::tally::count;
 use super::{Pods, Seat};
 use crate::credentials;
-use crate::plan::{Pull, pull_wait};
+use crate::make::image_name;
+use crate::plan::{FailedPull, Pull, pull_wait};
 
 /// How often it is looked for an image that only others may bring.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -49,20 +51,44 @@ impl Pods {
         if let Some(Pull::Done(image_id)) = take_done(seat, &container.name) {
             return Outcome::Ready(image_id);
         }
+        let refuse = |reason: &'static str, message: String| {
+            say("Warning", "Failed", format!("Error: {reason}"));
+            let retry_at = self.context.clock.now() + LOOK_AGAIN;
+            let refused = Pull::Refused { reason, image: image.clone(), message, retry_at };
+            seat.pulls().states.insert(container.name.clone(), refused);
+            Outcome::Failed
+        };
+        if let Err(why) = image_name::check(&image) {
+            let message = format!("Failed to apply default image tag {image:?}: {why}");
+            say("Warning", "InspectFailed", message.clone());
+            return refuse("InvalidImageName", message);
+        }
         let policy = container.image_pull_policy.as_deref().unwrap_or("IfNotPresent");
-        if policy != "Always"
-            && let Ok(Some(present)) = seat.home.runtime.image(&image).await
-        {
-            say("Normal", "Pulled", format!("Container image {image:?} already present on machine"));
-            return Outcome::Ready(present.id);
+        if policy != "Always" {
+            match seat.home.runtime.image(&image).await {
+                Ok(Some(present)) => {
+                    let message = format!("Container image {image:?} already present on machine");
+                    say("Normal", "Pulled", format!("{message} and can be accessed by the pod"));
+                    return Outcome::Ready(present.id);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let message = format!("Failed to inspect image {image:?}: {error}");
+                    say("Warning", "InspectFailed", message.clone());
+                    return refuse("ImageInspectError", message);
+                }
+            }
         }
         let now = self.context.clock.now();
         if policy == "Never" {
             let message = format!("Container image {image:?} is not present with pull policy of Never");
             say("Warning", "ErrImageNeverPull", message.clone());
-            say("Warning", "Failed", "Error: ErrImageNeverPull".to_owned());
-            let forbidden = Pull::Forbidden { message, retry_at: now + LOOK_AGAIN };
-            seat.pulls().states.insert(container.name.clone(), forbidden);
+            return refuse("ErrImageNeverPull", message);
+        }
+        // Another container of the Pod has found out that it cannot be had.
+        let failed = seat.pulls().failures.get(&image).map(|(_, failed)| failed.clone());
+        if let Some(failed) = failed.filter(|failed| now < failed.retry_at()) {
+            seat.pulls().states.insert(container.name.clone(), Pull::Failed(failed));
             return Outcome::Failed;
         }
         say("Normal", "Pulling", format!("Pulling image {image:?}"));
@@ -85,7 +111,7 @@ impl Pods {
         // Most pulls of a simulated node are over before they begin, and need no second look at the Pod.
         if let Some(pulled) = (&mut pulling).now_or_never() {
             let pulled = told(pulled, &image, Duration::ZERO, &say);
-            finish(seat, &container.name, pulled, now);
+            finish(seat, &container.name, &image, pulled, now);
             return match take_done(seat, &container.name) {
                 Some(Pull::Done(image_id)) => Outcome::Ready(image_id),
                 _ => Outcome::Failed,
@@ -103,7 +129,7 @@ impl Pods {
             };
             let pulled = told(pulled, &image, began.elapsed(), &say);
             if let Some(seat) = pods.seat_of(&key, &uid) {
-                finish(&seat, &name, pulled, pods.context.clock.now());
+                finish(&seat, &name, &image, pulled, pods.context.clock.now());
                 pods.waker.add(key);
             }
         });
@@ -164,18 +190,19 @@ fn told(
     }
 }
 
-fn finish(seat: &Seat, container: &str, pulled: Result<String, String>, now: Timestamp) {
+fn finish(seat: &Seat, container: &str, image: &str, pulled: Result<String, String>, now: Timestamp) {
     let mut pulls = seat.pulls();
     let state = match pulled {
         Ok(image_id) => {
-            pulls.failures.remove(container);
+            pulls.failures.remove(image);
             Pull::Done(image_id)
         }
         Err(message) => {
-            let failures = pulls.failures.entry(container.to_owned()).or_default();
-            let wait = pull_wait(*failures);
-            *failures = failures.saturating_add(1);
-            Pull::Failed { message, failed_at: now, wait }
+            count(&seat.home.tallies.pull_errors);
+            let times = pulls.failures.get(image).map_or(0, |(times, _)| *times);
+            let failed = FailedPull { image: image.to_owned(), message, failed_at: now, wait: pull_wait(times) };
+            pulls.failures.insert(image.to_owned(), (times.saturating_add(1), failed.clone()));
+            Pull::Failed(failed)
         }
     };
     pulls.states.insert(container.to_owned(), state);

@@ -13,27 +13,31 @@ mod mirror;
 mod observe;
 mod prepare;
 mod probe;
+mod recall;
 mod refuse;
 mod resize;
+mod room;
 mod sync;
+mod tally;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use pintle_container::{ContainerId, Runtime};
+use pintle_container::{ContainerId, Runtime, SandboxId};
 use pintle_meta::Clock;
 use pintle_runtime::{Action, Attempt, Change, Context, Controller, Error, Informer, Key, Reconciler, Recorder, Waker};
 
 use crate::collect::Collection;
+use crate::config::NodeConfig;
 use crate::machine::{Attachment, Machine};
-use crate::plan::{Evicted, Pull, RestartBackoff, World};
+use crate::plan::{Evicted, FailedPull, Pull, RestartBackoff, World};
 use crate::pressure::Pressure;
 use crate::probes::Probes;
 use crate::resize::Resizing;
@@ -43,10 +47,16 @@ pub(crate) use evict::Tenancy;
 use guards::Guards;
 use hooks::Hooks;
 use probe::Answer;
+pub(crate) use room::Claims;
+use tally::Probed;
+pub(crate) use tally::{ProbeCount, Tallies};
 use write::Written;
 
 /// Workers for all nodes; one is busy only while the runtime or the API server is.
 const WORKERS: usize = 32;
+
+/// A Pod for which the runtime, the disk or a hook takes longer does not count among those: no Pod holds up another.
+const OVERTAKEN_AFTER: Duration = Duration::from_millis(100);
 
 /// Name of the index that finds the Pods of a node.
 pub(crate) const BY_NODE: &str = "node";
@@ -55,6 +65,12 @@ pub(crate) const BY_NODE: &str = "node";
 pub(crate) struct Home {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
+    pub(crate) config: Arc<NodeConfig>,
+    pub(crate) tallies: Tallies,
+    /// The Node as the API server has it, with the labels and taints that others gave it.
+    pub(crate) nodes: Informer<Node>,
+    /// What the Pods that it has taken on take of it.
+    pub(crate) claims: Claims,
     /// What the node has for Pods.
     pub(crate) allocatable: BTreeMap<String, Quantity>,
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -79,6 +95,10 @@ pub(crate) struct Seat {
     pulls: Mutex<Pulls>,
     answers: Mutex<Vec<Answer>>,
     hooks: Mutex<Hooks>,
+    /// Containers that somebody was attached to.
+    attached: Mutex<BTreeSet<ContainerId>>,
+    /// How often its probes succeeded and failed.
+    probed: Mutex<Probed>,
     // Written by the one who watches what the node lacks.
     evicted: Mutex<Option<Evicted>>,
     /// Nothing of the Pod runs, nothing will, and its volumes are gone.
@@ -91,9 +111,20 @@ type Seats = BTreeMap<Key, BTreeMap<String, Arc<Seat>>>;
 /// What a worker remembers of a Pod. Losing it costs a repeated event, nothing more.
 #[derive(Default)]
 struct Memory {
+    /// A runtime that keeps nothing was told what ran before.
+    has_recalled: bool,
     probes: Probes,
     backoffs: BTreeMap<String, RestartBackoff>,
     asked: BTreeMap<ContainerId, Duration>,
+    /// All containers are being restarted; by container, the number of the last run that was removed for that.
+    restarting_all: bool,
+    forgotten: BTreeMap<String, u32>,
+    /// When the Pod began to be brought to its end.
+    ending_since: Option<Timestamp>,
+    /// Runs that were stopped for others to take their place.
+    replaced: BTreeSet<ContainerId>,
+    /// The sandbox of which was told that another takes its place.
+    changed_sandbox: Option<SandboxId>,
     attachment: Attachment,
     resizing: Resizing,
     /// The status as this agent last wrote it, until the cache has caught up.
@@ -105,8 +136,10 @@ struct Memory {
 
 #[derive(Default)]
 struct Pulls {
+    /// By container.
     states: BTreeMap<String, Pull>,
-    failures: BTreeMap<String, u32>,
+    /// By image: how often it failed in a row, and the last time.
+    failures: BTreeMap<String, (u32, FailedPull)>,
 }
 
 impl Seat {
@@ -118,6 +151,8 @@ impl Seat {
             pulls: Mutex::default(),
             answers: Mutex::default(),
             hooks: Mutex::default(),
+            attached: Mutex::default(),
+            probed: Mutex::default(),
             evicted: Mutex::default(),
             finished: AtomicBool::new(false),
         }
@@ -159,10 +194,11 @@ impl Pods {
     pub(crate) fn new(context: &Context, pods: Informer<Pod>) -> (Controller, Pods) {
         pods.add_index(BY_NODE, |pod| node_of(pod).map(str::to_owned).into_iter().collect());
         let homes: Arc<RwLock<BTreeMap<String, Arc<Home>>>> = Arc::default();
-        let controller = Controller::new("kubelet", context).workers(WORKERS).watch(&pods, {
-            let homes = homes.clone();
-            move |change| keys_of(change, &homes)
-        });
+        let controller =
+            Controller::new("kubelet", context).workers(WORKERS).overtaken_after(OVERTAKEN_AFTER).watch(&pods, {
+                let homes = homes.clone();
+                move |change| keys_of(change, &homes)
+            });
         let waker = controller.waker();
         (
             controller,
@@ -247,10 +283,18 @@ impl Pods {
         self.seats().get(key).and_then(|lives| lives.get(uid)).cloned()
     }
 
+    /// Whether nobody was attached to this container before; from now on somebody was.
+    pub(crate) fn attaches_first(&self, key: &Key, uid: &str, id: &ContainerId) -> bool {
+        let seat = self.seat_of(key, uid);
+        seat.is_some_and(|seat| seat.attached.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()))
+    }
+
     fn forget(&self, key: &Key, uid: &str) {
         let mut seats = self.seats();
         if let Some(lives) = seats.get_mut(key) {
-            lives.remove(uid);
+            if let Some(seat) = lives.remove(uid) {
+                seat.home.claims.release(uid);
+            }
             if lives.is_empty() {
                 seats.remove(key);
             }

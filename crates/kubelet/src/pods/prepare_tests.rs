@@ -34,6 +34,10 @@ impl Scene {
         let home = Home {
             name: "m".into(),
             address: [192, 0, 2, 7].into(),
+            config: Arc::new(crate::NodeConfig::simulated("m", 1)),
+            tallies: Default::default(),
+            nodes: pintle_runtime::Informer::detached(),
+            claims: Default::default(),
             allocatable: Default::default(),
             runtime: Simulated::new(context.clock.clone()).node("m", 1),
             recorder: context.recorder("kubelet"),

@@ -91,6 +91,7 @@ fn take_in(
         let reference = super::act::reference(pod, spec, &due.spec.name);
         seat.home.recorder.record(&reference, "Warning", "Unhealthy", format!("{kind} probe failed: {output}"));
     }
+    seat.count_probe(&due.spec.name, due.kind, outcome.is_ok());
     memory.probes.record(due, outcome.is_ok(), now);
 }
 

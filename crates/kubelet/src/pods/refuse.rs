@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
+use super::tally::count;
 use super::{Memory, Pods, Seat};
 use crate::plan::{Refusal, after};
 
@@ -33,6 +34,7 @@ impl Pods {
         stage: Stage,
         message: String,
     ) {
+        count(&seat.home.tallies.container_errors);
         seat.home.recorder.record(involved, "Warning", "Failed", format!("Error: {message}"));
         let (reason, wait) = match stage {
             Stage::Config => ("CreateContainerConfigError", TRY_AGAIN),

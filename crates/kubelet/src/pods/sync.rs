@@ -14,7 +14,7 @@ use super::observe::observe;
 use super::prepare::{release, teardown};
 use super::{Memory, Pods, Seat};
 use crate::ephemeral;
-use crate::plan::{Hook, Input, Plan, World, plan};
+use crate::plan::{Hook, Input, Plan, World, is_terminal, plan};
 
 /// The hooks after a start, and the stops that are under way. One that the runtime gave up is asked for again.
 fn going(
@@ -30,6 +30,16 @@ fn going(
     (hooks.after_start.clone(), asked.collect())
 }
 
+/// Once for each sandbox that gives way to another.
+fn say_sandbox_changed(seat: &Seat, pod: &Pod, world: &World, memory: &mut Memory) {
+    let changed = world.changed_sandbox().map(|sandbox| sandbox.id.clone());
+    if changed.is_some() && changed != memory.changed_sandbox {
+        let message = "Pod sandbox changed, it will be killed and re-created.";
+        seat.home.recorder.normal(pod, "SandboxChanged", message.to_owned());
+        memory.changed_sandbox = changed;
+    }
+}
+
 /// More rounds than any Pod of the usual size needs; what is left is done at the next look.
 const ROUNDS: usize = 64;
 
@@ -39,6 +49,12 @@ impl Pods {
         let Some(spec) = pod.spec.as_ref() else { return Ok(None) };
         let mut memory = seat.memory.lock().await;
         let before = super::write::latest(pod, &mut memory);
+        if seat.home.machine.is_none() && !std::mem::replace(&mut memory.has_recalled, true) {
+            let name = seat.home.runtime.version().name;
+            if let Some(recalled) = super::recall::recalled(pod, &before, &name) {
+                seat.home.runtime.recall(recalled);
+            }
+        }
         let status = match self.admit(pod, spec, seat, &mut memory, &before).await? {
             Admission::Granted => before.clone(),
             Admission::Refused(status) => *status,
@@ -55,11 +71,13 @@ impl Pods {
             let now = self.context.clock.now();
             let mut world = observe(seat).await?;
             self.attend(pod, spec, seat, &mut memory, &mut world).await;
-            if pod.metadata.deletion_timestamp.is_none() {
-                self.probe(pod, spec, &status, seat, &world, &mut memory).await;
+            if pod.metadata.deletion_timestamp.is_some() || evicted.is_some() {
+                memory.probes.end();
             }
+            self.probe(pod, spec, &status, seat, &world, &mut memory).await;
             let pulls = seat.pulls().states.clone();
             let (hooks, asked) = going(seat, &world, &memory);
+            let hooked = seat.hooks().before_turn.clone();
             let version = seat.home.runtime.version();
             let plan = plan(&Input {
                 pod,
@@ -74,6 +92,11 @@ impl Pods {
                 asked: &asked,
                 evicted: evicted.as_ref(),
                 resizing: &memory.resizing,
+                replaced: &memory.replaced,
+                ending_since: memory.ending_since,
+                restarting_all: memory.restarting_all,
+                forgotten: &memory.forgotten,
+                hooked: &hooked,
                 hooks: &hooks,
                 dead: &seat.home.dead,
                 host_address: seat.home.address,
@@ -81,6 +104,11 @@ impl Pods {
                 now,
             });
             self.say_backing_off(seat, pod, &status, &plan);
+            if plan.replaces_sandbox {
+                say_sandbox_changed(seat, pod, &world, &mut memory);
+            }
+            memory.ending_since = plan.ends.then(|| memory.ending_since.unwrap_or(now));
+            memory.restarting_all = plan.restarting_all;
             rounds += 1;
             let mut moved = false;
             for action in &plan.actions {
@@ -106,6 +134,9 @@ impl Pods {
         }
         self.say_resized(pod, seat, &mut memory, plan.resizing);
         tell_devices(seat, &before, &mut plan.status);
+        if plan.gone || is_terminal(plan.status.phase.as_deref()) {
+            seat.home.claims.release(&seat.uid);
+        }
         if plan.gone {
             // Before its end is told: then others are sent here that need its devices.
             release_devices(seat).await;
@@ -155,12 +186,20 @@ impl Pods {
             let waiting = found.state.as_ref().and_then(|state| state.waiting.as_ref())?;
             Some((found.restart_count, waiting.reason.clone()))
         };
-        // Once for each run that ended.
+        // Once for each run that ended, and for each pull that failed.
         let said_of = |name: &str| of(status, name) == of(&plan.status, name);
         for name in plan.backing_off.iter().filter(|name| !said_of(name)) {
             let message = format!("Back-off restarting failed container {name} in pod {}", super::described(pod));
             let reference = super::act::reference(pod, spec, name);
             seat.home.recorder.record(&reference, "Warning", "BackOff", message);
+        }
+        for name in plan.backing_off_pull.iter().filter(|name| !said_of(name)) {
+            let container = ephemeral::find(spec, name);
+            let image = container.and_then(|container| container.image.clone()).unwrap_or_default();
+            let reference = super::act::reference(pod, spec, name);
+            let say = |kind, reason, message| seat.home.recorder.record(&reference, kind, reason, message);
+            say("Normal", "BackOff", format!("Back-off pulling image {image:?}"));
+            say("Warning", "Failed", "Error: ImagePullBackOff".to_owned());
         }
     }
 }

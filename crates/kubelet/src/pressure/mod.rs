@@ -43,6 +43,7 @@ use crate::node::reference;
 use crate::plan::Evicted;
 use plan::History;
 use rank::Candidate;
+pub(crate) use rank::is_critical;
 use signals::Resource;
 use usage::Measured;
 
@@ -51,6 +52,9 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// The grace of a Pod that must go at once.
 const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// The reason of Pods that go because the node lacks something.
+const EVICTED: &str = "Evicted";
 
 /// How long an evicted Pod may take before the next look, and how often it is asked whether it is gone.
 const CLEANED: Duration = Duration::from_secs(30);
@@ -204,7 +208,7 @@ impl<T: Tenants> Watch<T> {
         for pod in bounded {
             let over = uses.get(&uid(&pod)).and_then(|used| limits::exceeded(&pod, used, apart));
             if let Some(message) = over
-                && self.evict(&pod, Evicted { message, grace: AT_ONCE, disrupts: false })
+                && self.evict(&pod, Evicted { reason: EVICTED, message, grace: AT_ONCE, disrupts: None })
             {
                 gone.push(pod);
             }
@@ -238,7 +242,8 @@ impl<T: Tenants> Watch<T> {
         rank::rank(&mut candidates, resource, Measured::of(first.signal, apart));
         for candidate in candidates {
             let message = rank::message(candidate, resource, met, observations);
-            if self.evict(candidate.0, Evicted { message, grace: self.grace(candidate.0, first), disrupts: true }) {
+            let (grace, disrupts) = (self.grace(candidate.0, first), Some(message.clone()));
+            if self.evict(candidate.0, Evicted { reason: EVICTED, message, grace, disrupts }) {
                 return active.iter().filter(|pod| std::ptr::eq(pod.as_ref(), candidate.0)).cloned().collect();
             }
         }
@@ -257,11 +262,11 @@ impl<T: Tenants> Watch<T> {
 
     /// False for a Pod that the node keeps in any case.
     fn evict(&self, pod: &Pod, evicted: Evicted) -> bool {
-        if rank::is_critical(pod) {
+        if is_critical(pod) {
             return false;
         }
         tracing::info!(node = %self.node, pod = %crate::pods::described(pod), message = %evicted.message, "evicted");
-        self.recorder.warning(pod, "Evicted", evicted.message.clone());
+        self.recorder.warning(pod, EVICTED, evicted.message.clone());
         self.tenants.evict(pod, evicted);
         true
     }

@@ -18,7 +18,7 @@ const SYSTEM_CRITICAL: i32 = 2_000_000_000;
 pub(super) type Candidate<'a> = (&'a Pod, Option<&'a PodUse>);
 
 /// Pods without which a node does not work, and those that no one would bring back.
-pub(super) fn is_critical(pod: &Pod) -> bool {
+pub(crate) fn is_critical(pod: &Pod) -> bool {
     let annotation = |name: &str| pod.metadata.annotations.as_ref().and_then(|all| all.get(name));
     let is_static = annotation("kubernetes.io/config.source").is_some_and(|source| source != "api");
     let is_mirror = annotation("kubernetes.io/config.mirror").is_some();

@@ -1,13 +1,15 @@
 //! The Pod, the sandbox and the container that a path names.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::StatusCode;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodSpec};
 use pintle_container::{Container, Sandbox, SandboxState, State};
 use pintle_runtime::Key;
 
 use super::{Failure, Serving};
+use crate::logs::place;
 use crate::pods::{Home, node_of};
 use crate::statics::mirror::uid_at_runtime;
 
@@ -28,6 +30,30 @@ pub(super) async fn running(
     let pod = pod(serving, home, namespace, pod_name)?;
     let runs = runs(home, &pod, container).await?;
     let running = runs.into_iter().rfind(Container::is_running);
+    running.ok_or_else(|| Failure::missing(format!("container not found ({container:?}): it does not run")))
+}
+
+/// The container that somebody attaches to, with its log if all of that is to be told: it takes input once, and nobody was attached
+/// to it before. Then it may have ended.
+pub(super) async fn attachable(
+    serving: &Serving,
+    home: &Home,
+    namespace: &str,
+    pod_name: &str,
+    container: &str,
+) -> Result<(Container, Option<PathBuf>), Failure> {
+    let pod = pod(serving, home, namespace, pod_name)?;
+    let takes_once = crate::ephemeral::find(pod.spec.as_ref().unwrap_or(&PodSpec::default()), container)
+        .is_some_and(|spec| spec.stdin_once == Some(true));
+    let runs = runs(home, &pod, container).await?;
+    if let Some(machine) = home.machine.as_ref().filter(|_| takes_once)
+        && let Some(run) = runs.iter().rfind(|run| run.started_at().is_some())
+        && serving.pods.attaches_first(&Key::new(namespace, pod_name), uid_at_runtime(&pod), &run.id)
+    {
+        let log = place::file(machine.logs(), &run.pod, &run.name, run.attempt);
+        return Ok((run.clone(), Some(log)));
+    }
+    let running = runs.into_iter().rfind(Container::is_running).map(|run| (run, None));
     running.ok_or_else(|| Failure::missing(format!("container not found ({container:?}): it does not run")))
 }
 

@@ -1,4 +1,4 @@
-//! HTTPS in front of a node: who has a certificate of the cluster's and may ask is answered.
+//! HTTPS in front of a node: who has a certificate of the cluster's, or a token, and may ask is answered.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::Frame;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,8 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use super::authorize::{self, User};
-use super::{Answer, Serving, whole};
+use super::authorize::{Access, User};
+use super::{Answer, Failure, Serving, whole};
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEADERS: Duration = Duration::from_secs(30);
@@ -36,14 +36,17 @@ pub struct NodeServer {
     pub node: String,
     /// Verifies the certificates that clients show.
     pub tls: Arc<rustls::ServerConfig>,
-    /// Asked whether a client may.
+    /// Asked whose token it is, and whether a client may.
     pub client: kube::Client,
+    /// Answers this machine and its own Pods alone.
+    pub only_own: bool,
 }
 
 impl NodeServer {
     /// Serves until the shutdown.
     pub async fn serve(self, listener: TcpListener, shutdown: Shutdown) {
         let acceptor = TlsAcceptor::from(self.tls.clone());
+        let access = Arc::new(Access::new(self.client.clone(), self.node.clone()));
         let free = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             let accepted = tokio::select! {
@@ -52,19 +55,30 @@ impl NodeServer {
                 accepted = accept(&listener, &free) => accepted,
             };
             let Some((stream, permit)) = accepted else { continue };
+            if self.only_own && !self.is_own(&stream) {
+                continue;
+            }
             let (server, acceptor, shutdown) = (self.clone(), acceptor.clone(), shutdown.clone());
+            let access = access.clone();
             tokio::spawn(async move {
                 tokio::select! {
                     biased;
                     () = shutdown.fired() => {}
-                    () = server.connection(acceptor, stream) => {}
+                    () = server.connection(acceptor, access, stream) => {}
                 }
                 drop(permit);
             });
         }
     }
 
-    async fn connection(self, acceptor: TlsAcceptor, stream: TcpStream) {
+    /// Whether a process of this machine asks, or a Pod of this node: nobody else gets an answer to their address here.
+    fn is_own(&self, stream: &TcpStream) -> bool {
+        let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return false };
+        let peer = peer.ip().to_canonical();
+        peer.is_loopback() || peer == local.ip().to_canonical() || self.serving.has_pod_at(&self.node, peer)
+    }
+
+    async fn connection(self, acceptor: TlsAcceptor, access: Arc<Access>, stream: TcpStream) {
         // Keys that someone types are to arrive one by one.
         let _ = stream.set_nodelay(true);
         let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
@@ -75,8 +89,8 @@ impl NodeServer {
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let user = certificate.and_then(|certificate| User::of(certificate));
         let service = service_fn(move |request| {
-            let (server, user) = (self.clone(), user.clone());
-            async move { Ok::<_, Infallible>(server.answer(user, request).await) }
+            let (server, access, user) = (self.clone(), access.clone(), user.clone());
+            async move { Ok::<_, Infallible>(server.answer(&access, user, request).await) }
         });
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
@@ -85,13 +99,18 @@ impl NodeServer {
         }
     }
 
-    async fn answer(&self, user: Option<User>, mut request: Request<Incoming>) -> Response<Body> {
-        let Some(user) = user else {
-            return body(whole(StatusCode::UNAUTHORIZED, "text/plain", "Unauthorized")).0;
+    async fn answer(
+        &self,
+        access: &Access,
+        certificate: Option<User>,
+        mut request: Request<Incoming>,
+    ) -> Response<Body> {
+        let allowed = match access.user(certificate, request.headers()).await {
+            Ok(user) => access.check(&user, request.method(), request.uri().path()).await,
+            Err(refused) => Err(refused),
         };
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        if !authorize::allows(&self.client, &self.node, &user, &method, &path).await {
-            return body(whole(StatusCode::FORBIDDEN, "text/plain", "Forbidden")).0;
+        if let Err(Failure(code, message)) = allowed {
+            return body(whole(code, "text/plain; charset=utf-8", message)).0;
         }
         let upgrade = hyper::upgrade::on(&mut request);
         // No request to a node has a body.

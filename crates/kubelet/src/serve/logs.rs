@@ -101,7 +101,7 @@ async fn pass_on(connection: DuplexStream, mut lines: mpsc::Receiver<Bytes>, tex
 }
 
 /// A runtime that does not answer is asked again: nobody knows that the container has ended.
-fn ended(runtime: Arc<dyn Runtime>, run: &Container) -> Ended {
+pub(super) fn ended(runtime: Arc<dyn Runtime>, run: &Container) -> Ended {
     const PATIENCE: Duration = Duration::from_secs(10);
     let id = run.id.clone();
     Box::new(move || {

@@ -6,17 +6,24 @@
 //! - `find`: the Pod and the container that a path names
 //! - `logs`: `/containerLogs`
 //! - `command`: `/exec` and `/attach`, over WebSocket or SPDY
+//! - `replay`: what a container wrote before somebody attached
 //! - `port_forward`: `/portForward` over WebSocket; `tunnel`: over SPDY, which is what kubectl speaks
 //! - `upgrade`: how a client and a node agree on WebSocket or SPDY; `websocket`: the former's frames
-//! - `usage`, `summary`: `/stats/summary` and `/metrics/resource`
-//! - `listener`, `authorize`: HTTPS, and who may ask
+//! - `usage`, `summary`: `/stats/summary` and `/metrics/resource`; `metrics`: the other metrics, in the notation of `exposition`
+//! - `configz`: `/configz`
+//! - `listener`, `authorize`: HTTPS, and who may ask; `remember`: answers to that which hold for a while
 
 mod authorize;
 mod command;
+mod configz;
+mod exposition;
 mod find;
 pub mod listener;
 mod logs;
+mod metrics;
 mod port_forward;
+mod remember;
+mod replay;
 mod summary;
 mod tunnel;
 mod upgrade;
@@ -26,6 +33,7 @@ mod websocket;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -81,6 +89,15 @@ impl Serving {
         self.pods.home(node).is_some()
     }
 
+    /// Whether a Pod of the node has this address.
+    fn has_pod_at(&self, node: &str, address: IpAddr) -> bool {
+        let is = |ip: &str| ip.parse() == Ok(address);
+        self.pods.informer().by_index(BY_NODE, node).iter().any(|pod| {
+            let addresses = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+            addresses.into_iter().any(|own| is(&own.ip))
+        })
+    }
+
     /// Answers one request for a node. Whether its sender may ask is known before.
     pub async fn answer(&self, node: &str, request: &Request<()>) -> Response<Answer> {
         let answer = match self.pods.home(node) {
@@ -102,6 +119,10 @@ impl Serving {
             ["healthz"] => Ok(whole(StatusCode::OK, "text/plain; charset=utf-8", "ok")),
             ["pods"] => Ok(self.list(home)),
             ["stats", "summary"] => Ok(whole(StatusCode::OK, JSON, self.summary(home).await?.to_string())),
+            ["configz"] => Ok(whole(StatusCode::OK, JSON, configz::configz(&home.config).to_string())),
+            ["metrics"] => Ok(whole(StatusCode::OK, PROMETHEUS, self.agent_metrics(home).await?)),
+            ["metrics", "cadvisor"] => Ok(whole(StatusCode::OK, PROMETHEUS, self.container_metrics(home).await?)),
+            ["metrics", "probes"] => Ok(whole(StatusCode::OK, PROMETHEUS, self.probe_metrics(home))),
             ["metrics", "resource"] => Ok(whole(StatusCode::OK, PROMETHEUS, self.resource_metrics(home).await?)),
             ["containerLogs", namespace, pod, container] => {
                 logs::answer(self, home, request, (namespace, pod, container), &pairs).await
@@ -157,10 +178,23 @@ impl Serving {
         pairs: &[(String, String)],
     ) -> Result<Response<Answer>, Failure> {
         let wanted = wanted(pairs)?;
-        let id = find::running(self, home, namespace, pod, container).await?.id;
+        let (run, log) = find::attachable(self, home, namespace, pod, container).await?;
         let (answer, client) = command::opened(request)?;
         let runtime = home.runtime.clone();
-        let start = Box::pin(async move { runtime.attach(&id, wanted).await });
+        let start = Box::pin(async move {
+            let attached = match (&log, run.is_running()) {
+                (Some(log), false) => return Ok(replay::of_log(log).await),
+                _ => runtime.attach(&run.id, wanted).await,
+            };
+            let Some(log) = log else { return attached };
+            let ended = || logs::ended(runtime.clone(), &run);
+            match attached {
+                Ok(process) => Ok(replay::from_the_start(process, &log, ended)),
+                // It has ended since it was looked at.
+                Err(_) if ended()().await => Ok(replay::of_log(&log).await),
+                Err(error) => Err(error),
+            }
+        });
         tokio::spawn(client.connect(wanted, "error attaching to container", start));
         Ok(answer)
     }

@@ -1,12 +1,12 @@
 //! `/stats/summary` and `/metrics/resource`: what the node and its containers use, for `kubectl top` and for Prometheus.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use pintle_container::{PodRef, Usage};
+use pintle_container::{Container, PodRef, Usage};
 use pintle_meta::clock::rfc3339;
 use serde_json::{Value, json};
 
+use super::exposition::{Exposition, Sample, seconds};
 use super::find::failed;
 use super::usage::{Measured, Processor};
 use super::{Failure, Serving};
@@ -20,10 +20,11 @@ impl Serving {
     }
 
     pub(super) async fn resource_metrics(&self, home: &Home) -> Result<String, Failure> {
-        Ok(metrics(&self.measure(home).await?))
+        let known = home.runtime.list_containers(None).await.map_err(failed)?;
+        Ok(metrics(&self.measure(home).await?, &known))
     }
 
-    async fn measure(&self, home: &Home) -> Result<Measured, Failure> {
+    pub(super) async fn measure(&self, home: &Home) -> Result<Measured, Failure> {
         let machine = home.machine.is_some();
         home.meter.measure(home.runtime.as_ref(), self.pods.clock(), machine).await.map_err(failed)
     }
@@ -88,53 +89,50 @@ fn memory(time: &str, usage: u64, working_set: u64, rss: u64) -> Value {
     json!({"time": time, "usageBytes": usage, "workingSetBytes": working_set, "rssBytes": rss})
 }
 
-/// One family of metrics: its name, kind and help, and a line for each value.
-fn family(text: &mut String, name: &str, kind: &str, help: &str, values: impl Iterator<Item = (String, String)>) {
-    // Writing to a string does not fail.
-    let _ = writeln!(text, "# HELP {name} [STABLE] {help}\n# TYPE {name} {kind}");
-    for (labels, value) in values {
-        let _ = writeln!(text, "{name}{labels} {value}");
-    }
-}
-
-fn metrics(measured: &Measured) -> String {
-    let mut text = String::new();
-    let seconds = |nanoseconds: u64| format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
-    // Names in the API have no characters that need an escape.
-    let pod = |pod: &PodRef| format!("{{namespace=\"{}\",pod=\"{}\"}}", pod.namespace, pod.name);
-    let container = |usage: &Usage| {
+fn metrics(measured: &Measured, known: &[Container]) -> String {
+    let mut text = Exposition::default();
+    let pod = |pod: &PodRef, value: String| Sample::new(&[("namespace", &pod.namespace), ("pod", &pod.name)], value);
+    let container = |usage: &Usage, value: String| {
         let PodRef { namespace, name, .. } = &usage.pod;
-        format!("{{container=\"{}\",namespace=\"{namespace}\",pod=\"{name}\"}}", usage.name)
+        Sample::new(&[("container", &usage.name), ("namespace", namespace), ("pod", name)], value)
     };
     let pods = by_pod(measured);
     let containers = || pods.values().flatten().map(|(usage, _)| usage);
     let sums = |of: fn(&Usage) -> u64| {
-        pods.iter().map(move |(pod, all)| (*pod, all.iter().map(|(usage, _)| of(usage)).sum::<u64>()))
+        let sum = move |all: &Vec<&(Usage, Processor)>| all.iter().map(|(usage, _)| of(usage)).sum::<u64>();
+        let last = |all: &Vec<&(Usage, Processor)>| all.iter().map(|(usage, _)| usage.measured_at).max();
+        pods.iter().map(move |(pod, all)| (*pod, sum(all), last(all).unwrap_or_default()))
     };
-    let help = "Cumulative cpu time consumed by the container in core-seconds";
-    let values = containers().map(|usage| (container(usage), seconds(usage.cpu_nanoseconds)));
-    family(&mut text, "container_cpu_usage_seconds_total", "counter", help, values);
-    let help = "Current working set of the container in bytes";
-    let values = containers().map(|usage| (container(usage), usage.memory_working_set.to_string()));
-    family(&mut text, "container_memory_working_set_bytes", "gauge", help, values);
+    let help = "[STABLE] Cumulative cpu time consumed by the container in core-seconds";
+    let values = containers().map(|usage| container(usage, seconds(usage.cpu_nanoseconds)).at(usage.measured_at));
+    text.family("container_cpu_usage_seconds_total", "counter", help, values);
+    let help = "[STABLE] Current working set of the container in bytes";
+    let values = containers().map(|usage| container(usage, usage.memory_working_set.to_string()).at(usage.measured_at));
+    text.family("container_memory_working_set_bytes", "gauge", help, values);
+    let help = "[STABLE] Start time of the container since unix epoch in seconds";
+    let values = containers().filter_map(|usage| {
+        let started_at = known.iter().find(|run| run.id == usage.id)?.started_at()?;
+        Some(container(usage, started_at.as_second().to_string()))
+    });
+    text.family("container_start_time_seconds", "gauge", help, values);
     if let Some(machine) = &measured.machine {
         let used = machine.memory_total.saturating_sub(machine.memory_available);
-        let one = |value: String| std::iter::once((String::new(), value));
-        let help = "Cumulative cpu time consumed by the node in core-seconds";
+        let one = |value: String| std::iter::once(Sample::new(&[], value).at(machine.at));
+        let help = "[STABLE] Cumulative cpu time consumed by the node in core-seconds";
         let value = one(seconds(machine.processor.nanoseconds));
-        family(&mut text, "node_cpu_usage_seconds_total", "counter", help, value);
-        let help = "Current working set of the node in bytes";
-        family(&mut text, "node_memory_working_set_bytes", "gauge", help, one(used.to_string()));
+        text.family("node_cpu_usage_seconds_total", "counter", help, value);
+        let help = "[STABLE] Current working set of the node in bytes";
+        text.family("node_memory_working_set_bytes", "gauge", help, one(used.to_string()));
     }
-    let help = "Cumulative cpu time consumed by the pod in core-seconds";
-    let values = sums(|usage| usage.cpu_nanoseconds).map(|(of, sum)| (pod(of), seconds(sum)));
-    family(&mut text, "pod_cpu_usage_seconds_total", "counter", help, values);
-    let help = "Current working set of the pod in bytes";
-    let values = sums(|usage| usage.memory_working_set).map(|(of, sum)| (pod(of), sum.to_string()));
-    family(&mut text, "pod_memory_working_set_bytes", "gauge", help, values);
-    let help = "1 if there was an error while getting container metrics, 0 otherwise";
-    family(&mut text, "resource_scrape_error", "gauge", help, std::iter::once((String::new(), "0".to_owned())));
-    text
+    let help = "[STABLE] Cumulative cpu time consumed by the pod in core-seconds";
+    let values = sums(|usage| usage.cpu_nanoseconds).map(|(of, sum, at)| pod(of, seconds(sum)).at(at));
+    text.family("pod_cpu_usage_seconds_total", "counter", help, values);
+    let help = "[STABLE] Current working set of the pod in bytes";
+    let values = sums(|usage| usage.memory_working_set).map(|(of, sum, at)| pod(of, sum.to_string()).at(at));
+    text.family("pod_memory_working_set_bytes", "gauge", help, values);
+    let help = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise";
+    text.gauge("resource_scrape_error", help, 0);
+    text.into_text()
 }
 
 #[cfg(test)]
@@ -165,10 +163,10 @@ mod tests {
         let pod = &summary["pods"][0];
         assert_eq!(pod["containers"][0]["name"], "a");
         assert_eq!((&pod["cpu"]["usageNanoCores"], &pod["memory"]["workingSetBytes"]), (&14.into(), &30.into()));
-        let text = metrics(&measured);
+        let text = metrics(&measured, &[]);
         for line in [
-            "container_cpu_usage_seconds_total{container=\"b\",namespace=\"shop\",pod=\"web\"} 1.500000000\n",
-            "pod_memory_working_set_bytes{namespace=\"shop\",pod=\"web\"} 30\n",
+            "container_cpu_usage_seconds_total{container=\"b\",namespace=\"shop\",pod=\"web\"} 1.500000000 0\n",
+            "pod_memory_working_set_bytes{namespace=\"shop\",pod=\"web\"} 30 0\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

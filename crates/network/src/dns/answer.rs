@@ -33,6 +33,8 @@ pub struct Domain {
     name: Name,
     /// The labels, the first one first.
     labels: Vec<String>,
+    /// The name as text, with the dot at its end.
+    text: String,
     server: Option<IpAddr>,
 }
 
@@ -41,8 +43,16 @@ impl Domain {
     pub fn new(domain: &str, server: Option<IpAddr>) -> Result<Domain, hickory_proto::ProtoError> {
         let mut name = Name::from_ascii(domain.to_lowercase())?;
         name.set_fqdn(true);
-        let labels = labels_of(&name);
-        Ok(Domain { name, labels, server })
+        let (labels, text) = (labels_of(&name), name.to_ascii());
+        Ok(Domain { name, labels, text, server })
+    }
+
+    /// The zone that a question belongs to: this one, or all others.
+    pub(super) fn zone_of(&self, query: Option<&Query>) -> &str {
+        match query {
+            Some(query) if self.name.zone_of(query.name()) => &self.text,
+            _ => ".",
+        }
     }
 
     fn below(&self, relative: &str) -> Name {

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::answer::DATAGRAM;
+use super::metrics::Cache;
 
 /// How long one server is waited for, before the next one is asked.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -29,6 +30,7 @@ pub struct Forwarder {
     random: Random,
     kept: Mutex<HashMap<(Name, RecordType), Kept>>,
     waiting: Arc<Semaphore>,
+    cache: Cache,
 }
 
 #[derive(Clone)]
@@ -40,7 +42,8 @@ struct Kept {
 
 impl Forwarder {
     pub fn new(servers: Vec<SocketAddr>, random: Random) -> Self {
-        Forwarder { servers, random, kept: Mutex::default(), waiting: Arc::new(Semaphore::new(WAITING)) }
+        let (kept, waiting, cache) = (Mutex::default(), Arc::new(Semaphore::new(WAITING)), Cache::default());
+        Forwarder { servers, random, kept, waiting, cache }
     }
 
     /// What a `resolv.conf` says, but for this server itself.
@@ -55,8 +58,10 @@ impl Forwarder {
         let failed = || Arc::new(Message::error_msg(0, OpCode::Query, ResponseCode::ServFail));
         let key = (query.name().to_lowercase(), query.query_type());
         if let Some(kept) = self.kept(&key) {
+            self.cache.hit(kept.metadata.response_code);
             return kept;
         }
+        self.cache.miss();
         // Too many are being looked up: this one fails at once.
         let Ok(_turn) = self.waiting.clone().try_acquire_owned() else { return failed() };
         for server in &self.servers {
@@ -72,6 +77,10 @@ impl Forwarder {
             }
         }
         failed()
+    }
+
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     fn kept(&self, key: &(Name, RecordType)) -> Option<Arc<Message>> {

@@ -3,11 +3,12 @@
 //! - [`zone`]: the names, kept up to date by a loop over Services, EndpointSlices and Namespaces
 //! - [`answer`]: a question becomes an answer
 //! - [`forward`]: names of others
-//! - [`publish`]: the Service under which Pods find the server
-//! - [`server`]: datagrams and connections
+//! - [`publish`]: says on the Node where the server is
+//! - [`server`]: datagrams and connections; [`metrics`]: what was asked and answered
 
 pub mod answer;
 pub mod forward;
+pub mod metrics;
 pub mod publish;
 pub mod server;
 pub mod zone;
@@ -20,7 +21,7 @@ use pintle_runtime::{Action, Attempt, Context, Controller, Error, Informer, Key,
 
 pub use answer::Domain;
 pub use forward::Forwarder;
-pub use publish::Published;
+
 pub use server::Server;
 use zone::{Entry, Zone};
 

@@ -1,120 +1,40 @@
-//! Lets Pods find the name server: the Service `kube-dns`, and this node behind it.
-//!
-//! Each node asks itself. Whoever gives that Service a selector has Pods of their own answer instead.
+//! Says on the Node where its name server is. A loop of the control plane lets Pods find it: nodes write no EndpointSlices.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use kube::api::{Api, DeleteParams, PostParams};
-use pintle_runtime::{Action, ApiError, Attempt, Context, Controller, Error, Informer, Key, Reconciler, error};
-use serde_json::{Value, json};
-
-use crate::services::SERVICE_NAME;
-
-const NAMESPACE: &str = "kube-system";
-const NAME: &str = "kube-dns";
-
-/// Where the name server of a node is.
-#[derive(Clone, Debug)]
-pub struct Published {
-    pub node: String,
-    /// Where it listens.
-    pub at: SocketAddr,
-    /// The address of the Service.
-    pub service: IpAddr,
-}
+use kube::api::{Api, Patch, PatchParams};
+use pintle_meta::network::NAME_SERVER;
+use pintle_runtime::{Action, Attempt, Context, Controller, Error, Informer, Key, Reconciler, Selection, error};
+use serde_json::json;
 
 /// Runs until the context's shutdown fires.
-pub async fn run(context: Context, published: Published) {
-    let services = context.informers.of::<Service>();
-    let slices = context.informers.of::<EndpointSlice>();
-    let controller = Controller::new("dns-service", &context).workers(1);
-    // Also where nobody has made anything yet.
-    controller.waker().add(Key::new(NAMESPACE, NAME));
-    let slice = Key::new(NAMESPACE, published.slice());
-    let wakes = move |is_ours: bool| if is_ours { vec![Key::new(NAMESPACE, NAME)] } else { Vec::new() };
-    controller
-        .watch(&services, move |change| wakes(change.key() == Key::new(NAMESPACE, NAME)))
-        .watch(&slices, move |change| wakes(change.key() == slice))
-        .run(Publish { client: context.client.clone(), services, slices, published })
+pub async fn run(context: Context, node: String, at: IpAddr) {
+    let nodes = context.informers.select::<Node>(Selection::fields(format!("metadata.name={node}")));
+    Controller::new("name-server", &context)
+        .workers(1)
+        .watch(&nodes, |change| vec![change.key()])
+        .run(Publish { client: context.client.clone(), nodes, at })
         .await;
 }
 
 struct Publish {
     client: Client,
-    services: Informer<Service>,
-    slices: Informer<EndpointSlice>,
-    published: Published,
+    nodes: Informer<Node>,
+    at: IpAddr,
 }
 
 impl Reconciler for Publish {
     async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
-        let services: Api<Service> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let slices: Api<EndpointSlice> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let Some(service) = self.services.get(key) else {
-            match services.create(&PostParams::default(), &typed(self.published.service_object())?).await {
-                // Another node was first: it will be seen.
-                Err(error) if error.is_already_exists() => {}
-                other => _ = other?,
-            }
-            return Ok(Action::done());
-        };
-        let name = self.published.slice();
-        let existing = self.slices.get(&Key::new(NAMESPACE, &name));
-        if service.spec.as_ref().is_some_and(|spec| spec.selector.as_ref().is_some_and(|one| !one.is_empty())) {
-            if existing.is_some() {
-                error::ignore_not_found(slices.delete(&name, &DeleteParams::default()).await)?;
-            }
+        let Some(node) = self.nodes.get(key) else { return Ok(Action::done()) };
+        let at = self.at.to_string();
+        if node.metadata.annotations.as_ref().and_then(|all| all.get(NAME_SERVER)) == Some(&at) {
             return Ok(Action::done());
         }
-        let wanted: EndpointSlice = typed(self.published.slice_object())?;
-        match existing {
-            None => _ = slices.create(&PostParams::default(), &wanted).await?,
-            Some(existing) if !is_alike(&existing, &wanted) => {
-                let mut changed = existing.as_ref().clone();
-                (changed.endpoints, changed.ports) = (wanted.endpoints, wanted.ports);
-                changed.metadata.labels = wanted.metadata.labels;
-                slices.replace(&name, &PostParams::default(), &changed).await?;
-            }
-            Some(_) => {}
-        }
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {NAME_SERVER: at}}}));
+        error::ignore_not_found(nodes.patch(key.name(), &PatchParams::default(), &patch).await)?;
         Ok(Action::done())
-    }
-}
-
-fn is_alike(one: &EndpointSlice, other: &EndpointSlice) -> bool {
-    one.endpoints == other.endpoints && one.ports == other.ports && one.metadata.labels == other.metadata.labels
-}
-
-fn typed<K: serde::de::DeserializeOwned>(object: Value) -> Result<K, Error> {
-    serde_json::from_value(object).map_err(|error| Error::Invalid(error.to_string()))
-}
-
-impl Published {
-    fn slice(&self) -> String {
-        format!("{NAME}-{}", self.node)
-    }
-
-    fn service_object(&self) -> Value {
-        json!({"apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": NAME, "namespace": NAMESPACE,
-                "labels": {"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"}},
-            "spec": {"clusterIP": self.service, "internalTrafficPolicy": "Local", "ports": [
-                {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": self.at.port()},
-                {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": self.at.port()}]}})
-    }
-
-    fn slice_object(&self) -> Value {
-        let family = if self.at.is_ipv4() { "IPv4" } else { "IPv6" };
-        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-            "metadata": {"name": self.slice(), "namespace": NAMESPACE, "labels": {
-                SERVICE_NAME: NAME, "endpointslice.kubernetes.io/managed-by": "dns.pintle.dev"}},
-            "addressType": family,
-            "endpoints": [{"addresses": [self.at.ip()], "nodeName": self.node,
-                "conditions": {"ready": true, "serving": true, "terminating": false}}],
-            "ports": [{"name": "dns", "port": self.at.port(), "protocol": "UDP"},
-                {"name": "dns-tcp", "port": self.at.port(), "protocol": "TCP"}]})
     }
 }

@@ -10,9 +10,11 @@ use pintle_runtime::accept::accept;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::answer::{Answer, DATAGRAM, Domain, answer, refused, relayed};
 use super::forward::Forwarder;
+use super::metrics::{From, Metrics};
 use super::zone::Zone;
 
 /// The largest answer for those who do not say what they take.
@@ -27,16 +29,32 @@ pub struct Server {
     zone: RwLock<Option<Zone>>,
     domain: Domain,
     forwarder: Forwarder,
+    metrics: Metrics,
 }
 
 impl Server {
     pub fn new(domain: Domain, forwarder: Forwarder) -> Self {
-        Server { zone: RwLock::default(), domain, forwarder }
+        let metrics = Metrics::new(forwarder.cache());
+        Server { zone: RwLock::default(), domain, forwarder, metrics }
     }
 
     /// All names are known now.
     pub fn know(&self, zone: Zone) {
         *self.zone.write().unwrap_or_else(PoisonError::into_inner) = Some(zone);
+    }
+
+    /// Are all names known?
+    pub fn is_ready(&self) -> bool {
+        self.zone.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn count(&self, from: From, request: &Message, answer: &Message, began: Instant) {
+        let zone = self.domain.zone_of(request.queries.first());
+        self.metrics.answered(from, zone, request, answer, began.elapsed());
     }
 
     /// Changes what is known.
@@ -75,14 +93,17 @@ impl Server {
             // Errors belong to earlier answers that could not be delivered.
             let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
             let Ok(request) = Message::from_vec(&buffer[..length]) else { continue };
+            let (began, asks) = (Instant::now(), From { protocol: "udp", address: from });
             match self.now(&request) {
                 Answer::Now(message) => {
+                    self.count(asks, &request, &message, began);
                     let _ = socket.send_to(&fitting(&request, &message), from).await;
                 }
                 later => {
                     let (server, socket) = (self.clone(), socket.clone());
                     tokio::spawn(async move {
                         let message = server.later(&request, later).await;
+                        server.count(asks, &request, &message, began);
                         let _ = socket.send_to(&fitting(&request, &message), from).await;
                     });
                 }
@@ -124,12 +145,15 @@ impl Server {
     }
 
     async fn connection(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let asks = From { protocol: "tcp", address: stream.peer_addr()? };
         loop {
             let length = tokio::time::timeout(SILENCE, stream.read_u16()).await??;
             let mut buffer = vec![0; usize::from(length)];
             tokio::time::timeout(SILENCE, stream.read_exact(&mut buffer)).await??;
             let request = Message::from_vec(&buffer).map_err(std::io::Error::other)?;
+            let began = Instant::now();
             let message = self.later(&request, self.now(&request)).await;
+            self.count(asks, &request, &message, began);
             let bytes = message.to_vec().or_else(|_| refused(&request, ResponseCode::ServFail).to_vec());
             let bytes = bytes.map_err(std::io::Error::other)?;
             let length = u16::try_from(bytes.len()).map_err(std::io::Error::other)?;

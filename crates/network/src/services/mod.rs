@@ -26,8 +26,8 @@ pub use plan::{At, Fragment, Frontend, Go, Own, plan};
 pub(crate) use reading::cluster_addresses;
 pub use table::{Table, Touched};
 
-use crate::address::{Family, Range};
-use crate::dataplane::{Dataplane, HealthChecks, Stale};
+use crate::address::Range;
+use crate::dataplane::{Dataplane, HealthChecks, Stale, removal};
 
 /// The label of a node that names its zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -57,13 +57,9 @@ pub struct Here {
 }
 
 impl Here {
-    /// Takes the rules away.
+    /// Takes the rules away, those of policies too.
     pub fn removal(&self) -> String {
-        let of = |family: &Family| {
-            let (word, table) = (family.word(), &self.table);
-            format!("table {word} {table}\ndelete table {word} {table}\n")
-        };
-        Family::ALL.iter().map(of).collect()
+        removal(&[self.table.clone(), self.policy_table(), self.policy_guard()])
     }
 }
 

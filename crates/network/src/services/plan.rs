@@ -19,7 +19,7 @@ use super::Here;
 use super::choose::{Asked, Chosen, Span, choose};
 use super::reading::{Port, View};
 use super::text::{self, MARK};
-use crate::address::{Family, Protocol};
+use crate::address::{Family, OfFamily, Protocol};
 
 /// Where packets for a Service arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

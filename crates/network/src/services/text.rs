@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::Here;
 use super::choose::Span;
 use super::plan::{At, Go};
-use crate::address::{Family, Protocol};
+use crate::address::{Family, OfFamily, Protocol};
 
 /// Marks a packet whose answer must come back through this node. The bit is the one that others know from kube-proxy.
 pub(super) const MARK: &str = "meta mark set meta mark | 0x4000";

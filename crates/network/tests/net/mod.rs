@@ -17,13 +17,31 @@ use pintle_runtime::Key;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 
+#[path = "../../../../xtask/src/test/skip.rs"]
+mod skip;
+
+/// What these tests need is here; if not, they are reported as skipped.
+pub fn can_run() -> bool {
+    let answers =
+        |program: &str, flag: &str| Command::new(program).arg(flag).output().is_ok_and(|out| out.status.success());
+    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    let nft = answers("nft", "--version") || answers("/usr/sbin/nft", "--version");
+    let needs = [("root", root), ("ip, from iproute2", answers("ip", "-V")), ("nft, from nftables", nft)];
+    let missing: Vec<&str> = needs.into_iter().filter(|(_, there)| !there).map(|(need, _)| need).collect();
+    if !missing.is_empty() {
+        skip::skip(&missing);
+    }
+    missing.is_empty()
+}
+
 /// A node with Pods behind it, one cable each, and a stranger on the other side.
 ///
 /// ```text
-/// pods 10.244.0.N ── node 10.244.0.254, 192.0.2.1 ── stranger 192.0.2.2
+/// pods 10.244.0.N, fd00:244::N ── node 10.244.0.254, fd00:244::fe, 192.0.2.1, 2001:db8::1 ── stranger 192.0.2.2, 2001:db8::2
 /// ```
 pub struct Net {
-    name: String,
+    /// The namespace of the node itself; those of others begin with it.
+    pub name: String,
     pods: Vec<u8>,
     pub table: Table,
     pub here: Here,
@@ -32,6 +50,15 @@ pub struct Net {
 
 pub const NODE: &str = "192.0.2.1";
 pub const STRANGER: &str = "stranger";
+
+/// Nobody waits whether somebody else has the address: neighbours could not be found for a second.
+const TAKEN_AT_ONCE: &str = "net.ipv6.conf.default.accept_dad=0";
+
+fn sysctl(space: &str, setting: &str) {
+    let (name, value) = setting.split_once('=').unwrap();
+    let (path, value) = (format!("/proc/sys/{}", name.replace('.', "/")), value.to_owned());
+    within(space, move || std::fs::write(path, value).expect("the setting can be written"));
+}
 
 pub fn ip(line: &str) {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -48,15 +75,17 @@ impl Net {
             bridge: "pintle0".to_owned(),
             node: "here".to_owned(),
             zone: String::new(),
-            pods: vec!["10.244.0.0/16".parse().unwrap()],
-            services: vec!["10.96.0.0/12".parse().unwrap()],
+            pods: ["10.244.0.0/16", "fd00:244::/64"].map(|range| range.parse().unwrap()).to_vec(),
+            services: ["10.96.0.0/12", "fd00:96::/112"].map(|range| range.parse().unwrap()).to_vec(),
         };
         let kernel = Kernel::in_namespace(name.clone());
         let net = Net { pods: pods.to_vec(), table: Table::default(), here, kernel, name };
         let node = &net.name;
         ip(&format!("netns add {node}"));
         ip(&format!("-n {node} link set lo up"));
-        net.sysctl("net.ipv4.ip_forward=1");
+        sysctl(node, "net.ipv4.ip_forward=1");
+        sysctl(node, "net.ipv6.conf.all.forwarding=1");
+        sysctl(node, TAKEN_AT_ONCE);
         for pod in pods {
             let space = net.space(&pod.to_string());
             let cable = format!("pod{pod}");
@@ -67,6 +96,11 @@ impl Net {
             ip(&format!("-n {space} route add 10.244.0.254/32 dev eth0"));
             // It ends at the node, which has none itself.
             ip(&format!("-n {space} route add default via 10.244.0.254"));
+            ip(&format!("-n {node} addr add fd00:244::fe/128 dev {cable} nodad"));
+            ip(&format!("-n {node} route add fd00:244::{pod}/128 dev {cable}"));
+            ip(&format!("-n {space} addr add fd00:244::{pod}/128 dev eth0 nodad"));
+            ip(&format!("-n {space} route add fd00:244::fe/128 dev eth0"));
+            ip(&format!("-n {space} route add default via fd00:244::fe"));
         }
         let space = net.space(STRANGER);
         net.cable(&space, "outside");
@@ -75,8 +109,14 @@ impl Net {
         for range in ["10.244.0.0/16", "10.96.0.0/12"] {
             ip(&format!("-n {space} route add {range} via {NODE}"));
         }
+        ip(&format!("-n {node} addr add 2001:db8::1/64 dev outside nodad"));
+        ip(&format!("-n {space} addr add 2001:db8::2/64 dev eth0 nodad"));
+        for range in ["fd00:244::/64", "fd00:96::/112"] {
+            ip(&format!("-n {space} route add {range} via 2001:db8::1"));
+        }
         // The node itself must have a way to begin with.
         ip(&format!("-n {node} route add 10.96.0.0/12 dev outside"));
+        ip(&format!("-n {node} route add fd00:96::/112 dev outside"));
         net.kernel.apply(&net.table.whole(&net.here)).await.expect("the kernel takes the base");
         net
     }
@@ -88,16 +128,11 @@ impl Net {
     fn cable(&self, space: &str, name: &str) {
         let node = &self.name;
         ip(&format!("netns add {space}"));
+        sysctl(space, TAKEN_AT_ONCE);
         ip(&format!("-n {space} link set lo up"));
         ip(&format!("-n {node} link add {name} type veth peer name eth0 netns {space}"));
         ip(&format!("-n {node} link set {name} up"));
         ip(&format!("-n {space} link set eth0 up"));
-    }
-
-    fn sysctl(&self, setting: &str) {
-        let (name, value) = setting.split_once('=').unwrap();
-        let (path, value) = (format!("/proc/sys/{}", name.replace('.', "/")), value.to_owned());
-        within(&self.name, move || std::fs::write(path, value).expect("the setting can be written"));
     }
 
     /// Puts a Service in place of one of the same name.
@@ -105,7 +140,14 @@ impl Net {
         let service: Service = serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": name}, "spec": spec, "status": status}))
         .unwrap();
-        let slices: Vec<_> = endpoints.iter().map(|(pod, port)| slice(*pod, *port, &spec["ports"][0])).collect();
+        let families = spec["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let slices: Vec<_> = families
+            .flat_map(|address| {
+                let is_v6 = address.contains(':');
+                endpoints.iter().map(move |(pod, port)| (is_v6, *pod, *port))
+            })
+            .map(|(is_v6, pod, port)| slice(is_v6, pod, port, &spec["ports"][0]))
+            .collect();
         let mut touched = Touched::default();
         self.table.put(&Key::new("shop", name), plan(&service, &slices, &self.here), &mut touched);
         let script = self.table.script(&self.here, &touched);
@@ -129,29 +171,33 @@ impl Net {
     /// Lets a Pod answer every connection with its number and the address of the client as the Pod sees it.
     pub fn serve(&self, pod: u8, port: u16) {
         let space = self.space(&pod.to_string());
-        let tcp = within(&space, move || TcpListener::bind(("0.0.0.0", port)).expect("the port is free"));
-        let udp = within(&space, move || UdpSocket::bind(("0.0.0.0", port)).expect("the port is free"));
+        let tcp = within(&space, move || TcpListener::bind(("::", port)).expect("the port is free"));
+        let udp = within(&space, move || UdpSocket::bind(("::", port)).expect("the port is free"));
         std::thread::spawn(move || {
             for stream in tcp.incoming() {
                 let Ok(mut stream) = stream else { return };
-                let peer = stream.peer_addr().map(|peer| peer.ip().to_string()).unwrap_or_default();
+                let peer = stream.peer_addr().map(|peer| peer.ip().to_canonical().to_string()).unwrap_or_default();
                 let _ = stream.write_all(format!("{pod} {peer}").as_bytes());
             }
         });
         std::thread::spawn(move || {
             let mut buffer = [0; 64];
             while let Ok((_, peer)) = udp.recv_from(&mut buffer) {
-                let _ = udp.send_to(format!("{pod} {}", peer.ip()).as_bytes(), peer);
+                let _ = udp.send_to(format!("{pod} {}", peer.ip().to_canonical()).as_bytes(), peer);
             }
         });
     }
 
     /// What somebody hears who connects: `POD SEEN-ADDRESS`, or why not.
     pub fn ask(&self, from: &str, to: &str) -> String {
+        self.ask_for(from, to, Duration::from_secs(2))
+    }
+
+    pub fn ask_for(&self, from: &str, to: &str, patience: Duration) -> String {
         let space = if from == "node" { self.name.clone() } else { self.space(from) };
         let to: SocketAddr = to.parse().unwrap();
         within(&space, move || {
-            let stream = TcpStream::connect_timeout(&to, Duration::from_secs(2));
+            let stream = TcpStream::connect_timeout(&to, patience);
             let mut stream = match stream {
                 Ok(stream) => stream,
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return "refused".to_owned(),
@@ -167,7 +213,8 @@ impl Net {
     pub fn ask_udp(&self, from: &str, to: &str) -> String {
         let to: SocketAddr = to.parse().unwrap();
         within(&self.space(from), move || {
-            let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+            let any = if to.is_ipv4() { "0.0.0.0" } else { "::" };
+            let socket = UdpSocket::bind((any, 0)).unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
             socket.connect(to).unwrap();
             socket.send(b"?").unwrap();
@@ -199,10 +246,14 @@ impl Drop for Net {
     }
 }
 
-fn slice(pod: u8, port: u16, of: &Value) -> Arc<EndpointSlice> {
-    let slice = json!({"metadata": {"namespace": "shop", "name": format!("s{pod}")}, "addressType": "IPv4",
+fn slice(is_v6: bool, pod: u8, port: u16, of: &Value) -> Arc<EndpointSlice> {
+    let (family, address) = match is_v6 {
+        false => ("IPv4", format!("10.244.0.{pod}")),
+        true => ("IPv6", format!("fd00:244::{pod}")),
+    };
+    let slice = json!({"metadata": {"namespace": "shop", "name": format!("s{pod}-{family}")}, "addressType": family,
         "ports": [{"name": of["name"], "port": port, "protocol": of["protocol"]}],
-        "endpoints": [{"addresses": [format!("10.244.0.{pod}")], "nodeName": if pod < 100 {"here"} else {"there"},
+        "endpoints": [{"addresses": [address], "nodeName": if pod < 100 {"here"} else {"there"},
             "conditions": {"ready": true}}]});
     Arc::new(serde_json::from_value(slice).unwrap())
 }

@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Below a directory of a cluster.
 const SOCKET: &str = "node/containerd/containerd.sock";
 
-/// Connects to the runtime that was named; else to that of the cluster that is kept, of one that keeps nothing, or to the machine's.
+/// Connects to the runtime that was named; else to that of the cluster that is kept, or of one that keeps nothing.
 pub(super) async fn connect(flags: &Flags) -> Result<(PathBuf, Cri), Failure> {
     let deadline = Instant::now() + START;
     loop {
@@ -47,7 +47,8 @@ fn socket(flags: &Flags) -> Result<PathBuf, Failure> {
     }
     let mut passing = if flags.data_dir.is_none() { passing(&std::env::temp_dir()) } else { Vec::new() };
     match passing.len() {
-        0 => Ok(Path::new(CONTAINERD).to_owned()),
+        // Where there is none, the error names the place where it would be.
+        0 => Ok(kept(flags).next().unwrap_or_else(|| PathBuf::from(CONTAINERD))),
         1 => Ok(passing.remove(0)),
         _ => Err(Failure::Several(passing.iter().map(|socket| format!("unix://{}", socket.display())).collect())),
     }

@@ -42,8 +42,8 @@ pub(crate) struct Flags {
     /// The hash of the cluster's authority, from the same place; needed until its certificate is known.
     #[arg(long, value_name = "sha256:HASH", value_parser = hash)]
     ca_hash: Option<String>,
-    /// The node's name [default: the machine's].
-    #[arg(long, value_name = "NAME", value_parser = node_name)]
+    /// The same as --node-name.
+    #[arg(long, value_name = "NAME", value_parser = machine::node_name, conflicts_with = "node_name")]
     name: Option<String>,
     /// The address at which the cluster reaches this machine [default: the one from which it would speak to the server].
     #[arg(long, value_name = "ADDR")]
@@ -181,7 +181,7 @@ async fn run_node(flags: &Flags, server: &http::Uri, node: &mut Running) -> Resu
     let ca_pem = authority(flags, &directory, server).await?;
     say!("cluster    {server} ({})", public_key_hash(&ca_pem)?);
 
-    let name = flags.name.clone().unwrap_or_else(machine::name);
+    let name = flags.name.clone().or_else(|| flags.machine.node_name()).unwrap_or_else(machine::name);
     let certificate = |purpose| Certificate {
         node: name.clone(),
         purpose,
@@ -207,13 +207,6 @@ async fn run_node(flags: &Flags, server: &http::Uri, node: &mut Running) -> Resu
     say!("node       {name} at {at} ({})", found.runtime.version());
     let fleet = Kubelet::start(&context, found.config.clone(), found.runtime.clone());
     let (_, fleet) = node.agent.insert((stop, fleet));
-    if let Some(machine) = &mut node.machine {
-        // Names are answered by the machine that began the cluster.
-        machine.network.names = None;
-        machine.network.here.node.clone_from(&name);
-        node.network = machine::carry(&context, machine).await;
-    }
-
     let served = certificate(Purpose::Serving(vec![found.config.address]));
     let shown = Arc::new(Changing::default());
     let kept = served.kept(clock.now());
@@ -221,7 +214,8 @@ async fn run_node(flags: &Flags, server: &http::Uri, node: &mut Running) -> Resu
         shown.set(identity)?;
     }
     let tls = shown.node_tls(&ca_pem)?;
-    let served_by = NodeServer { serving: fleet.serving(), node: name.clone(), tls, client: context.client.clone() };
+    let client = context.client.clone();
+    let served_by = NodeServer { serving: fleet.serving(), node: name.clone(), tls, client, only_own: false };
     tokio::spawn(served_by.serve(listener, shutdown.clone()));
     let chance = (&clock, &random);
     let renewing = async {
@@ -239,8 +233,24 @@ async fn run_node(flags: &Flags, server: &http::Uri, node: &mut Running) -> Resu
         );
     };
     say!("joined     in {} ms; Ctrl-C stops it, containers run on", started.elapsed().as_millis());
-    renewing.await;
+    let (machine, network) = (&mut node.machine, &mut node.network);
+    tokio::join!(renewing, async {
+        if let Some(machine) = machine {
+            machine.network.here.node.clone_from(&name);
+            *network = carry(&context, machine).await;
+        }
+    });
     Ok(())
+}
+
+/// Starts what carries packets, once the cluster has given Pods of this machine their addresses.
+async fn carry(context: &Context, machine: &mut Machine) -> Option<NodeNetwork> {
+    if machine.network.own.is_some() {
+        let node = machine.network.here.node.clone();
+        let ranges = pintle_network::own_node::wait(context, &node).await?;
+        machine.lay(&ranges).await;
+    }
+    machine::carry(context, machine).await
 }
 
 /// What runs the Pods of this node.
@@ -260,12 +270,12 @@ async fn find(
     let towards = || machine::address_towards((server.host()?, server.port_u16()?));
     let address = flags.address.or_else(towards).unwrap_or_else(machine::address);
     if flags.simulated {
-        let config = NodeConfig { address, ..NodeConfig::simulated(name, 0) };
+        let config = flags.machine.registered(NodeConfig { address, ..NodeConfig::simulated(name, 0) });
         let runtime = Simulated::new(clock.clone()).node(name, 0);
         return Ok(Found { config, runtime, machine: None });
     }
-    let machine = Machine::find(&flags.machine, Place::Kept(directory)).await?.ok_or(Failure::NoRuntime)?;
-    let config = NodeConfig { name: name.to_owned(), address, cluster_dns: Vec::new(), ..machine.config.clone() };
+    let machine = Machine::find(&flags.machine, None, Place::Kept(directory)).await?.ok_or(Failure::NoRuntime)?;
+    let config = NodeConfig { name: name.to_owned(), address, ..machine.config.clone() };
     Ok(Found { config, runtime: machine.runtime.clone(), machine: Some(machine) })
 }
 
@@ -357,13 +367,6 @@ fn hash(text: &str) -> Result<String, String> {
     let digits = text.strip_prefix("sha256:").unwrap_or_default();
     let is_hash = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_hash.then(|| text.to_owned()).ok_or_else(|| "give it as `pintle token create` printed it: sha256:…".to_owned())
-}
-
-fn node_name(text: &str) -> Result<String, String> {
-    match pintle_meta::rules::dns_subdomain(text) {
-        problems if problems.is_empty() => Ok(text.to_owned()),
-        problems => Err(problems.join("; ")),
-    }
 }
 
 fn life(text: &str) -> Result<Duration, String> {

@@ -1,24 +1,31 @@
 //! A containerd that somebody else runs: its Pods are ours, its life is not.
 
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::eventually;
 use crate::harness::program::{Place, REAL};
 use crate::node::{IMAGE, Real, busybox, can_run, plugins};
+use crate::skip;
 
-/// As an administrator starts it, with plugins and no network set up.
+/// As an administrator starts it.
 struct Containerd {
     child: Child,
     place: Place,
 }
 
 impl Containerd {
-    async fn start(pause: &str) -> Containerd {
+    /// With the plugins of a directory, and networks that are set up already.
+    async fn start(pause: &str, plugins: Option<PathBuf>, network: Option<Value>) -> Containerd {
         let place = Place::new();
         let path = |name: &str| place.path(name).display().to_string();
-        let plugins = plugins().display().to_string();
+        let plugins = plugins.unwrap_or_else(|| place.path("bin")).display().to_string();
+        std::fs::create_dir(place.path("net.d")).expect("a directory");
+        if let Some(network) = network {
+            std::fs::write(place.path("net.d/10-somebody.conflist"), network.to_string()).expect("a file");
+        }
         let configuration = format!(
             "version = 2\nroot = \"{}\"\nstate = \"{}\"\n[grpc]\n  address = \"{}\"\n\
              [plugins.\"io.containerd.grpc.v1.cri\"]\n  sandbox_image = \"{pause}\"\n  restrict_oom_score_adj = true\n\
@@ -54,8 +61,11 @@ impl Drop for Containerd {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
         let _ = Command::new("ip").args(["link", "del", &bridge]).stderr(Stdio::null()).status();
-        for family in ["ip", "ip6"] {
-            let _ = Command::new("nft").args(["delete", "table", family, &bridge]).stderr(Stdio::null()).status();
+        for (family, part) in
+            ["ip", "ip6"].into_iter().flat_map(|family| ["", "-pods", "-policy"].map(|part| (family, part)))
+        {
+            let table = format!("{bridge}{part}");
+            let _ = Command::new("nft").args(["delete", "table", family, &table]).stderr(Stdio::null()).status();
         }
     }
 }
@@ -67,7 +77,7 @@ async fn pods_run_on_the_containerd_that_the_machine_has_and_it_outlives_us() {
     }
     // What holds sandboxes is an image that a private containerd is given.
     let other = Real::start(&[]).await;
-    let containerd = Containerd::start("localhost/pintle/pause:1").await;
+    let containerd = Containerd::start("localhost/pintle/pause:1", None, None).await;
     let pause = other.place.path("data/node/containerd/pause.tar").display().to_string();
     let imported = containerd.ctr(&["images", "import", &pause]).expect("an image");
     assert!(imported.contains("localhost/pintle/pause:1"), "{imported}");
@@ -75,10 +85,13 @@ async fn pods_run_on_the_containerd_that_the_machine_has_and_it_outlives_us() {
 
     let place = Place::new();
     let data = place.path("data").display().to_string();
+    let _reset = Reset(data.clone());
     let plugins = place.path("plugins").display().to_string();
     let endpoint = format!("unix://{}", containerd.place.path("socket").display());
     let flags = ["--data-dir", &data, "--container-runtime-endpoint", &endpoint, "--pod-cidr", "10.148.0.0/24"];
-    let more = ["--device-plugin-path", &plugins, "--eviction-hard", "memory.available<50Mi", REAL];
+    let logs = place.path("logs/pods").display().to_string();
+    let more =
+        ["--pod-logs-dir", &logs, "--device-plugin-path", &plugins, "--eviction-hard", "memory.available<50Mi", REAL];
     let mut program = place.up(&[&flags[..], &more[..]].concat()).await;
     let kubectl = place.kubectl();
     assert!(program.stdout().contains("a bridge for Pods"), "{}", program.stdout());
@@ -99,6 +112,21 @@ async fn pods_run_on_the_containerd_that_the_machine_has_and_it_outlives_us() {
     kubectl.until("logs guest", |said| said == "hello\n").await;
     let address = kubectl.ok("get pod guest -o jsonpath={.status.podIP}").await;
     assert!(address.starts_with("10.148.0."), "{address}");
+    let own = std::fs::read_link(containerd.place.path("bin/pintle-cni")).expect("the plugin is where it looks");
+    assert_eq!(own, PathBuf::from(env!("CARGO_BIN_EXE_pintle")));
+
+    // Another cluster on the same runtime sees nothing of it, and so removes nothing.
+    let neighbour = Place::new();
+    let theirs = neighbour.path("data").display().to_string();
+    let _reset_of_theirs = Reset(theirs.clone());
+    let flags_of_theirs = ["--data-dir", &theirs, "--container-runtime-endpoint", &endpoint];
+    let logs_of_theirs = neighbour.path("logs/pods").display().to_string();
+    let more_of_theirs = ["--pod-logs-dir", &logs_of_theirs, "--device-plugin-path", &theirs, "--eviction-hard"];
+    let second =
+        neighbour.up(&[&flags_of_theirs[..], &more_of_theirs[..], &["memory.available<50Mi", REAL]].concat()).await;
+    neighbour.kubectl().until("get nodes", |nodes| nodes.contains(" Ready ")).await;
+    assert!(containerd.ctr(&["tasks", "ls"]).expect("it answers").contains("RUNNING"));
+    drop(second);
 
     // Stopping the cluster stops neither the Pod nor what runs it; starting it again restarts nothing.
     let id = program.child.id().expect("it runs").to_string();
@@ -115,4 +143,66 @@ async fn pods_run_on_the_containerd_that_the_machine_has_and_it_outlives_us() {
         if left.is_empty() { Ok(()) } else { Err(left) }
     })
     .await;
+}
+
+#[tokio::test]
+async fn pods_have_the_network_that_somebody_has_set_up() {
+    if !can_run() {
+        return;
+    }
+    if !plugins().join("bridge").is_file() {
+        return skip::skip(&["CNI plugins"]);
+    }
+    let other = Real::start(&[]).await;
+    let network = json!({"cniVersion": "0.4.0", "name": "theirs", "plugins": [{"type": "bridge", "bridge": "theirs0",
+        "isGateway": true, "ipam": {"type": "host-local", "dataDir": other.place.path("theirs"),
+            "ranges": [[{"subnet": "10.147.0.0/24"}]]}}]});
+    let containerd = Containerd::start("localhost/pintle/pause:1", Some(plugins()), Some(network)).await;
+    let _bridge = Theirs;
+    let pause = other.place.path("data/node/containerd/pause.tar").display().to_string();
+    containerd.ctr(&["images", "import", &pause]).expect("an image");
+
+    let place = Place::new();
+    let data = place.path("data").display().to_string();
+    let _reset = Reset(data.clone());
+    let devices = place.path("plugins").display().to_string();
+    let endpoint = format!("unix://{}", containerd.place.path("socket").display());
+    let logs = place.path("logs/pods").display().to_string();
+    let flags = ["--data-dir", &data, "--container-runtime-endpoint", &endpoint, "--device-plugin-path", &devices];
+    let flags = [&flags[..], &["--pod-logs-dir", &logs]].concat();
+    let _program = place.up(&[&flags[..], &["--eviction-hard", "memory.available<50Mi", REAL][..]].concat()).await;
+    let kubectl = place.kubectl();
+    kubectl.until("get nodes", |nodes| nodes.contains(" Ready ")).await;
+    let archive = busybox(&place.path("image"), IMAGE, 0);
+    containerd.ctr(&["images", "import", &archive]).expect("an image");
+    kubectl.ok(&format!("run guest --image={IMAGE} --restart=Never -- sleep 1000")).await;
+    let address = kubectl.until("get pod guest -o jsonpath={.status.podIP}", |said| !said.is_empty()).await;
+    assert!(address.starts_with("10.147.0."), "{address}");
+    assert!(!containerd.place.path("net.d/99-pintle.conflist").exists(), "theirs is left alone");
+    kubectl.ok("delete pod guest --grace-period=1").await;
+    eventually("nothing of it is left", async || {
+        let left = containerd.ctr(&["containers", "ls", "-q"])?;
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    })
+    .await;
+}
+
+/// Takes away what a cluster leaves on purpose when it stops: rules, so that packets flow on.
+struct Reset(String);
+
+impl Drop for Reset {
+    fn drop(&mut self) {
+        // Whoever was killed holds its locks for a moment.
+        let script = r#"for i in 1 2 3 4 5 6 7 8 9 10; do "$0" reset --yes --data-dir "$1" && exit 0; sleep 0.3; done"#;
+        let _ = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_pintle"), &self.0]).output();
+    }
+}
+
+/// The bridge that their plugin makes.
+struct Theirs;
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["link", "del", "theirs0"]).stderr(Stdio::null()).status();
+    }
 }

@@ -11,10 +11,10 @@ use crate::node::{Real, can_run};
 use crate::skip;
 
 /// A network namespace with loopback alone; it goes with the test.
-struct Alone(String);
+pub struct Alone(pub String);
 
 impl Alone {
-    fn new(name: &str) -> Alone {
+    pub fn new(name: &str) -> Alone {
         let alone = Alone(format!("pintle-{}-{name}", std::process::id()));
         for line in [format!("netns add {}", alone.0), format!("-n {} link set lo up", alone.0)] {
             let done = Command::new("ip").args(line.split(' ')).status();
@@ -23,7 +23,7 @@ impl Alone {
         alone
     }
 
-    fn place(&self) -> Place {
+    pub fn place(&self) -> Place {
         let mut place = Place::new();
         place.network = Some(self.0.clone());
         place
@@ -37,7 +37,7 @@ impl Drop for Alone {
 }
 
 /// The kubectl of the tests, which stands for every program that is written with client-go.
-fn kubectl() -> String {
+pub fn kubectl() -> String {
     let kubectl = std::env::var("PINTLE_KUBECTL").unwrap_or_else(|_| "kubectl".to_owned());
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", &kubectl]).output().expect("sh starts");
     String::from_utf8_lossy(&found.stdout).trim().to_owned()
@@ -154,6 +154,35 @@ async fn what_a_compiler_made_runs_in_a_pod_after_one_command() {
     cluster.phase("both", "Succeeded").await;
 }
 
+const CNREX: &str = r#"
+apiVersion: cnat.programming-kubernetes.info/v1alpha1
+kind: At
+metadata:
+  name: cnrex
+spec:
+  schedule: "2022-10-01T00:00:00Z"
+  containers:
+  - name: shell
+    image: centos:7
+    command:
+    - "bin/bash"
+    - "-c"
+    - echo "Hello China"
+"#;
+
+/// An image with the machine's own bash, under the name that the manifest asks for.
+const CENTOS: &str = r#"
+set -e
+mkdir -p layer/bin
+for file in /bin/bash $(ldd /bin/bash | grep -o '/[^ ]*'); do mkdir -p layer/$(dirname $file); cp -L $file layer/$file; done
+tar -C layer -cf layer.tar .
+sum=$(sha256sum layer.tar | cut -d' ' -f1)
+printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' $sum > config.json
+printf '[{"Config":"config.json","RepoTags":["docker.io/library/centos:7"],"Layers":["layer.tar"]}]' > manifest.json
+tar -cf image.tar config.json manifest.json layer.tar
+rm -r layer layer.tar config.json manifest.json
+"#;
+
 /// The example operator, which is built beside this program whenever the whole workspace is.
 fn at_operator() -> Option<PathBuf> {
     let found = Path::new(env!("CARGO_BIN_EXE_pintle")).with_file_name("at-operator");
@@ -194,6 +223,17 @@ async fn the_example_operator_does_its_work_from_a_pod_of_the_cluster_that_it_se
     cluster.ok("wait at/hello --for=jsonpath={.status.phase}=DONE --timeout=60s").await;
     let pod = cluster.ok("get at/hello -o jsonpath={.status.pod}").await;
     assert_eq!(cluster.ok(&format!("logs {pod}")).await, "Hello China\n");
-    // Nobody is left to release it otherwise.
-    cluster.ok("delete at hello --timeout=60s").await;
+    // The manifest of the documents that this project began with, as it stands there.
+    let made = Command::new("sh").args(["-c", CENTOS]).current_dir(cluster.place.path("cloud")).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let archive = cluster.place.path("cloud/image.tar").display().to_string();
+    cluster.pintle(&["image", "import", &archive, "--data-dir", &data]);
+    let file = cluster.place.path("cnrex.yaml");
+    std::fs::write(&file, CNREX).expect("a file");
+    cluster.ok(&format!("apply -f {}", file.display())).await;
+    cluster.ok("wait at/cnrex --for=jsonpath={.status.phase}=DONE --timeout=60s").await;
+    let pod = cluster.ok("get at/cnrex -o jsonpath={.status.pod}").await;
+    assert_eq!(cluster.ok(&format!("logs {pod}")).await, "Hello China\n");
+    // Nobody is left to release them otherwise.
+    cluster.ok("delete at hello cnrex --timeout=60s").await;
 }

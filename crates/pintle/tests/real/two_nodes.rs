@@ -18,8 +18,8 @@ struct Cable {
 }
 
 impl Cable {
-    fn lay() -> Cable {
-        let ends = ["a", "b"].map(|end| format!("pintle-{}-{end}", std::process::id()));
+    fn lay(name: &str) -> Cable {
+        let ends = ["a", "b"].map(|end| format!("pintle-{}-{name}-{end}", std::process::id()));
         let [a, b] = &ends;
         for line in [
             format!("ip netns add {a}"),
@@ -72,12 +72,8 @@ fn on(pods: &Value, node: &str) -> Vec<(String, bool)> {
         .collect()
 }
 
-#[tokio::test]
-async fn a_machine_that_is_cut_off_loses_its_pods_to_others_and_comes_back_clean() {
-    if !can_run() {
-        return;
-    }
-    let cable = Cable::lay();
+/// A cluster that begins at one end of the cable, and a machine at the other that has joined it.
+async fn two_machines(cable: &Cable) -> (Real, Real) {
     let [here, there] = cable.ends.clone().map(|end| {
         let mut place = Place::new();
         place.network = Some(end);
@@ -94,8 +90,85 @@ async fn a_machine_that_is_cut_off_loses_its_pods_to_others_and_comes_back_clean
     let created = String::from_utf8_lossy(&created.stdout).into_owned();
     let invitation = created.lines().find_map(|line| line.trim().strip_prefix("pintle ")).expect("a command");
     let invitation: Vec<String> = invitation.split(' ').map(str::to_owned).collect();
-    let mut two = Real::join(there, &one, &invitation, &["--name", "two"]).await;
+    let two = Real::join(there, &one, &invitation, &["--name", "two"]).await;
     one.until("get nodes", |nodes| nodes.matches(" Ready ").count() == 2).await;
+    (one, two)
+}
+
+#[tokio::test]
+async fn pods_of_two_machines_reach_each_other_by_address_service_and_name() {
+    if !can_run() {
+        return;
+    }
+    let cable = Cable::lay("reach");
+    let (one, _two) = two_machines(&cable).await;
+    let nodes = one.ok("get nodes").await;
+    let first = one_name(&nodes).to_owned();
+    let ranges = one.ok("get nodes -o jsonpath={.items[*].spec.podCIDR}").await;
+    assert_eq!(ranges.split(' ').collect::<std::collections::BTreeSet<_>>(), ["10.244.0.0/24", "10.244.1.0/24"].into());
+    for (name, node) in [("near", first.as_str()), ("far", "two")] {
+        let script = format!("while :; do echo {name} | nc -l -p 80; done");
+        one.pod(
+            name,
+            json!({"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "script": script}]}),
+        )
+        .await;
+        one.ok(&format!("label pod {name} app={name}")).await;
+        one.ok(&format!("expose pod {name} --type=NodePort --port=80")).await;
+    }
+    let said = async |from: &str, to: &str| {
+        let asked = format!("exec {from} -- nc -w 3 {to} 80");
+        eventually_within(Duration::from_secs(20), "an answer", async || {
+            let answer = one.run(&asked).await;
+            let is_one = ["near", "far"].contains(&answer.stdout.trim());
+            if is_one { Ok(answer.stdout) } else { Err(answer.to_string()) }
+        })
+        .await
+    };
+    let address = async |pod: &str| {
+        let pod = one.phase(pod, "Running").await;
+        pod["status"]["podIP"].as_str().expect("a running Pod has an address").to_owned()
+    };
+    let (near, far) = (address("near").await, address("far").await);
+    assert!(near.starts_with("10.244.0.") && far.starts_with("10.244.1."), "{near} {far}");
+    // By address, by a Service's name (each machine answers names itself), both ways.
+    for (from, to, who) in
+        [("near", far.as_str(), "far"), ("far", &near, "near"), ("near", "far", "far"), ("far", "near", "near")]
+    {
+        assert_eq!(said(from, to).await.trim(), who, "from {from} to {to}");
+    }
+    // A port of each machine leads to the Pod, wherever it is.
+    let port = one.ok("get service far -o jsonpath={.spec.ports[0].nodePort}").await;
+    for (space, machine) in [(&cable.ends[1], "10.249.0.1"), (&cable.ends[0], "10.249.0.2")] {
+        let asked = Command::new("ip")
+            .args(["netns", "exec", space, "busybox", "nc", "-w", "3", machine, port.trim()])
+            .stdin(std::process::Stdio::null())
+            .output();
+        let asked = String::from_utf8_lossy(&asked.expect("ip starts").stdout).into_owned();
+        assert_eq!(asked.trim(), "far", "at {machine}");
+    }
+    // Policies hold across machines: who may not is not let in, who may is.
+    one.apply(json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "closed"},
+        "spec": {"podSelector": {"matchLabels": {"app": "far"}}, "policyTypes": ["Ingress"], "ingress": [
+            {"from": [{"podSelector": {"matchLabels": {"may": "enter"}}}]}]}}))
+        .await;
+    let asked = format!("exec near -- nc -w 2 {far} 80");
+    eventually_within(Duration::from_secs(20), "the policy holds", async || {
+        let answer = one.run(&asked).await;
+        if answer.stdout.contains("far") { Err(answer.to_string()) } else { Ok(()) }
+    })
+    .await;
+    one.ok("label pod near may=enter").await;
+    assert_eq!(said("near", &far).await.trim(), "far");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_cut_off_loses_its_pods_to_others_and_comes_back_clean() {
+    if !can_run() {
+        return;
+    }
+    let cable = Cable::lay("cut");
+    let (one, mut two) = two_machines(&cable).await;
 
     // Pods end up on both, and those on the far node are reached from here.
     let tolerations: Vec<Value> = ["not-ready", "unreachable"]

@@ -17,7 +17,7 @@ mod worker;
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -91,6 +91,7 @@ pub struct Controller {
     name: Arc<str>,
     context: Arc<Context>,
     workers: usize,
+    overtaken_after: Option<Duration>,
     config: Config,
     class_of: ClassOf,
     /// Made when it is first asked for, or when the loop runs.
@@ -102,12 +103,22 @@ pub struct Controller {
     views: Vec<Box<dyn View>>,
 }
 
+/// Ends the keys that others were begun beside, when the loop is dropped.
+struct EndOvertaken(Arc<Mutex<JoinSet<()>>>);
+
+impl Drop for EndOvertaken {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
 impl Controller {
     pub fn new(name: impl Into<String>, context: &Context) -> Self {
         Controller {
             name: name.into().into(),
             context: Arc::new(context.clone()),
             workers: 1,
+            overtaken_after: None,
             config: Config::default(),
             class_of: Arc::new(usual_class),
             waker: OnceLock::new(),
@@ -184,6 +195,13 @@ impl Controller {
         self
     }
 
+    /// A key that takes longer than this does not count among those that are worked on at once: the next one is begun beside it.
+    /// For loops that wait for something which may hang for one key and not for another.
+    pub fn overtaken_after(mut self, time: Duration) -> Self {
+        self.overtaken_after = Some(time);
+        self
+    }
+
     /// Nothing is worked on before this has come to pass.
     pub fn after(mut self, event: impl Future<Output = ()> + Send + 'static) -> Self {
         self.synced.push(event.boxed());
@@ -223,7 +241,7 @@ impl Controller {
     pub async fn run(self, reconciler: impl Reconciler) {
         let waker = self.waker();
         let _closing = Closing(waker.queue().clone());
-        let Controller { name, context, workers, watches, subject, synced, views, .. } = self;
+        let Controller { name, context, workers, overtaken_after, watches, subject, synced, views, .. } = self;
         let registrations: Vec<Registration> = watches.into_iter().map(|watch| watch(&waker)).collect();
         let shutdown = context.shutdown.clone();
         tokio::select! {
@@ -240,7 +258,11 @@ impl Controller {
             own: Arc::new(OwnWrites::new(views)),
             pace: Arc::default(),
             reconciler: Arc::new(reconciler),
+            overtaken_after,
+            overtaken: Arc::default(),
         };
+        // Those that were overtaken hold the set that they are in: it does not go by itself with this loop.
+        let _ends = EndOvertaken(worker.overtaken.clone());
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
             tasks.spawn(worker.clone().work());
@@ -248,7 +270,11 @@ impl Controller {
         shutdown.fired().await;
         waker.queue().shut_down();
         drop(registrations);
-        let finish = async { while tasks.join_next().await.is_some() {} };
+        let finish = async {
+            while tasks.join_next().await.is_some() {}
+            let mut overtaken = std::mem::take(&mut *worker.overtaken());
+            while overtaken.join_next().await.is_some() {}
+        };
         if tokio::time::timeout(GRACE, finish).await.is_err() {
             tracing::warn!(controller = %name, "work in hand did not finish in time; dropped");
         }

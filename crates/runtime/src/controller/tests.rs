@@ -47,3 +47,40 @@ async fn a_panic_and_an_error_cost_a_retry_and_a_shutdown_ends_the_loop() {
     trigger.fire();
     running.await.unwrap();
 }
+
+/// Never ends with one of its keys.
+struct Hanging(tokio::sync::mpsc::Sender<String>);
+
+impl Reconciler for Hanging {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
+        if key.name().starts_with("hangs") {
+            std::future::pending::<()>().await;
+        }
+        self.0.send(key.to_string()).await.unwrap();
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_hangs_holds_up_no_other() {
+    let client = scripted(|_, _, _| (404, serde_json::json!({"code": 404, "message": "", "reason": "NotFound"})));
+    let (trigger, shutdown) = Shutdown::new();
+    let context = Context::new(client, Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH), Random::seeded(1), shutdown);
+    let maps = Informer::<ConfigMap>::detached();
+    let (sender, mut done) = tokio::sync::mpsc::channel(1);
+    let controller = Controller::new("hanging", &context).watch(&maps, |change| vec![change.key()]);
+    let controller = controller.workers(2).overtaken_after(Duration::from_millis(100));
+    let running = tokio::spawn(controller.run(Hanging(sender)));
+    tokio::task::yield_now().await;
+    let named = |name: String| {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(name);
+        map
+    };
+    let hanging = (0..50).map(|index| named(format!("hangs-{index:02}")));
+    maps.take(Delta::replaced(hanging.chain([named("well".into())]).collect()));
+    let first = tokio::time::timeout(Duration::from_secs(10), done.recv()).await;
+    assert_eq!(first.unwrap().as_deref(), Some("well"));
+    trigger.fire();
+    running.await.unwrap();
+}

@@ -1,9 +1,11 @@
 //! One worker: takes a key, calls the reconciler, and decides when the key is looked at again.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -29,11 +31,14 @@ pub(super) struct Worker<R> {
     pub(super) own: Arc<OwnWrites>,
     pub(super) pace: Arc<Pace>,
     pub(super) reconciler: Arc<R>,
+    /// After which time the next key is begun beside one that is not done yet.
+    pub(super) overtaken_after: Option<Duration>,
+    pub(super) overtaken: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl<R> Clone for Worker<R> {
     fn clone(&self) -> Self {
-        let Worker { name, subject, context, waker, own, pace, reconciler } = self;
+        let Worker { name, subject, context, waker, own, pace, reconciler, overtaken_after, overtaken } = self;
         Worker {
             name: name.clone(),
             subject: subject.clone(),
@@ -42,16 +47,41 @@ impl<R> Clone for Worker<R> {
             own: own.clone(),
             pace: pace.clone(),
             reconciler: reconciler.clone(),
+            overtaken_after: *overtaken_after,
+            overtaken: overtaken.clone(),
         }
+    }
+}
+
+impl<R> Worker<R> {
+    /// The keys that others were begun beside.
+    pub(super) fn overtaken(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.overtaken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<R: Reconciler> Worker<R> {
     pub(super) async fn work(self) {
         while let Some(key) = self.waker.queue().get().await {
-            self.reconcile(&key).await;
-            self.waker.queue().done(&key);
+            match self.overtaken_after {
+                None => self.whole(&key).await,
+                Some(time) => {
+                    let worker = self.clone();
+                    let mut work = Box::pin(async move { worker.whole(&key).await });
+                    if tokio::time::timeout(time, &mut work).await.is_err() {
+                        let mut overtaken = self.overtaken();
+                        // Those that have ended meanwhile are forgotten.
+                        while overtaken.try_join_next().is_some() {}
+                        overtaken.spawn(work);
+                    }
+                }
+            }
         }
+    }
+
+    async fn whole(&self, key: &Key) {
+        self.reconcile(key).await;
+        self.waker.queue().done(key);
     }
 
     async fn reconcile(&self, key: &Key) {

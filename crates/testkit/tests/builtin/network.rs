@@ -2,9 +2,12 @@
 
 use crate::{create, delete, merge, pod, torture, with};
 use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::DeleteParams;
-use pintle_testkit::Scenario;
-use serde_json::json;
+use pintle_testkit::{Builder, Cluster, Scenario, explore};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 
 #[test]
 fn a_service_finds_its_pods_wherever_the_endpoint_loop_is_lost() {
@@ -43,4 +46,73 @@ fn a_budget_counts_its_pods_wherever_the_disruption_loop_is_lost() {
             delete::<Pod>(&cluster, "a", DeleteParams::default()).await;
         });
     torture(&scenario);
+}
+
+/// The loops that write the rules of one of two nodes.
+const RULES: &str = "network-node-0";
+
+fn carrying() -> Builder {
+    with(&["endpointslice", "serviceaccount", "garbage", "nodelifecycle"], 2, false).network()
+}
+
+/// Services, Pods and policies come, change and go.
+async fn unfold(cluster: Arc<Cluster>) {
+    let service = |name: &str, more: Value| {
+        let mut spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    };
+    let policy = |name: &str, spec: Value| {
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    };
+    let from = |app: &str| {
+        json!({"podSelector": {"matchLabels": {"app": "web"}},
+            "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": app}}}], "ports": [{"port": "http"}]}]})
+    };
+    let on = |node: &str, mut pod: Value| {
+        pod["spec"]["nodeName"] = node.into();
+        pod
+    };
+    create(&cluster, service("web", json!({}))).await;
+    create(&cluster, service("sticky", json!({"type": "NodePort", "sessionAffinity": "ClientIP"}))).await;
+    create(&cluster, on("node-0", pod("a"))).await;
+    create(&cluster, on("node-1", pod("b"))).await;
+    cluster.settle().await;
+    create(&cluster, policy("deny", json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}))).await;
+    create(&cluster, policy("allow", from("web"))).await;
+    create(&cluster, on("node-0", pod("c"))).await;
+    cluster.settle().await;
+    delete::<Pod>(&cluster, "a", DeleteParams::default()).await;
+    merge::<NetworkPolicy>(&cluster, "allow", json!({"spec": from("other")})).await;
+    delete::<Service>(&cluster, "sticky", DeleteParams::background()).await;
+    merge::<Pod>(&cluster, "b", json!({"metadata": {"labels": {"app": "other"}}})).await;
+    cluster.settle().await;
+    delete::<NetworkPolicy>(&cluster, "deny", DeleteParams::default()).await;
+}
+
+#[test]
+fn a_node_has_the_right_rules_wherever_the_loops_of_its_network_are_lost() {
+    torture(&Scenario::of(RULES).on(carrying()).steps(unfold));
+}
+
+#[test]
+fn rules_that_the_kernel_refuses_or_takes_without_an_answer_are_written_anew() {
+    explore(1..=16, |script| async move {
+        for is_taken in [false, true] {
+            let cluster = Arc::new(carrying().isolated().start().await);
+            cluster.settle().await;
+            let on = cluster.faults.on(RULES);
+            if is_taken {
+                on.lose_answer(script)
+            } else {
+                on.fail(script, 1, 503)
+            }
+            unfold(cluster.clone()).await;
+            cluster.settle().await;
+            cluster.advance(Duration::from_secs(10)).await;
+            let met: u64 = cluster.faults.planned().iter().filter_map(|plan| Some(plan.count?.met)).sum();
+            assert_eq!((cluster.stray_rules().await, met), (Vec::new(), 1), "script {script}, taken: {is_taken}");
+        }
+    });
 }

@@ -159,3 +159,22 @@ async fn a_user_who_may_only_look_runs_no_commands_by_a_get() {
     let answer = cluster.request_as(user("jane"), &[], "GET", &format!("{PODS}/web/log?container=a"), "", "").await;
     assert_eq!(answer.code, 200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_elsewhere_reads_what_its_network_needs_and_no_more() {
+    let cluster = Cluster::bare().await;
+    let node = || Peer::Internal(User::new("system:node:far", &["system:nodes", "system:authenticated"]).into());
+    for (path, code) in [
+        ("/api/v1/services", 200),
+        ("/api/v1/pods", 200),
+        ("/api/v1/namespaces", 200),
+        ("/apis/discovery.k8s.io/v1/endpointslices", 200),
+        ("/apis/networking.k8s.io/v1/networkpolicies", 200),
+        ("/apis/networking.k8s.io/v1/ingresses", 403),
+        ("/api/v1/secrets", 403),
+        ("/api/v1/configmaps", 403),
+        ("/api/v1/serviceaccounts", 403),
+    ] {
+        assert_eq!(cluster.request_as(node(), &[], "GET", path, "", "").await.code, code, "{path}");
+    }
+}

@@ -137,3 +137,136 @@ async fn a_pod_that_asks_for_isolation_that_the_node_does_not_have_fails_with_th
         cluster.settle().await;
     }
 }
+
+fn running_since(status: &ContainerStatus) -> Option<String> {
+    let running = status.state.as_ref()?.running.as_ref()?;
+    Some(format!("{:?}", running.started_at))
+}
+
+#[tokio::test(start_paused = true)]
+async fn containers_of_a_dead_sandbox_are_killed_and_replaced_in_a_new_one() {
+    let cluster = cluster().await;
+    cluster.create(pod("Always", json!({}))).await.unwrap();
+    cluster.settle().await;
+    let before = read(&cluster).await;
+    assert!(container(&before, "good").ready);
+    let uid = before.metadata.uid.clone().unwrap();
+    let node = before.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap();
+    cluster.machine(&node).unwrap().lose_sandbox(&uid);
+    cluster.settle().await;
+    let after = read(&cluster).await;
+    for name in ["good", "bad"] {
+        let status = container(&after, name);
+        assert!(status.ready && status.restart_count == 1, "{status:?}");
+    }
+    let address = |pod: &Pod| pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap();
+    assert_ne!(address(&before), address(&after), "it has a sandbox of its own again");
+    let events = cluster.api::<Event>("default").list(&ListParams::default()).await.unwrap().items;
+    let told: Vec<_> = events.iter().filter(|event| event.reason.as_deref() == Some("SandboxChanged")).collect();
+    let expected = "Pod sandbox changed, it will be killed and re-created.";
+    assert_eq!(told.iter().map(|event| event.message.as_deref()).collect::<Vec<_>>(), [Some(expected)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_image_restarts_that_container_and_no_other() {
+    let cluster = cluster().await;
+    cluster.create(pod("Always", json!({}))).await.unwrap();
+    cluster.settle().await;
+    let before = read(&cluster).await;
+    let patch = json!({"spec": {"containers": [{"name": "bad", "image": "bad:2"}]}});
+    let pods = cluster.api::<Pod>("default");
+    pods.patch("p", &Default::default(), &kube::api::Patch::Strategic(patch)).await.unwrap();
+    cluster.settle().await;
+    let after = read(&cluster).await;
+    let (changed, other) = (container(&after, "bad"), container(&after, "good"));
+    assert_eq!((changed.image.as_str(), changed.restart_count, changed.ready), ("bad:2", 1, true));
+    assert_eq!(running_since(other), running_since(container(&before, "good")));
+    let (times, message) = told(&cluster, "Killing", "bad").await;
+    assert_eq!((times, message.as_str()), (1, "Container bad definition changed, will be restarted"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_name_that_cannot_be_is_told_and_a_better_one_is_taken() {
+    let cluster = cluster().await;
+    let mut wanted = pod("Always", json!({}));
+    wanted["spec"]["containers"][0]["image"] = json!("Bad:1");
+    cluster.create(wanted).await.unwrap();
+    cluster.settle().await;
+    let pod = read(&cluster).await;
+    let (reason, message) = waits_for(container(&pod, "bad"));
+    let why = "couldn't parse image name \"Bad:1\": invalid reference format: repository name (Bad) must be lowercase";
+    let expected = format!("Failed to apply default image tag \"Bad:1\": {why}");
+    assert_eq!((reason.as_str(), message.as_str()), ("InvalidImageName", expected.as_str()));
+    assert!(container(&pod, "good").ready, "the others run");
+    assert_eq!(told(&cluster, "InspectFailed", "bad").await.1, expected);
+    assert_eq!(told(&cluster, "Failed", "bad").await.1, "Error: InvalidImageName");
+
+    let patch = json!({"spec": {"containers": [{"name": "bad", "image": "fine:1"}]}});
+    let pods = cluster.api::<Pod>("default");
+    pods.patch("p", &Default::default(), &kube::api::Patch::Strategic(patch)).await.unwrap();
+    cluster.settle().await;
+    assert!(container(&read(&cluster).await, "bad").ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_cannot_be_pulled_is_tried_less_and_less_often_for_all_of_the_pods_containers() {
+    let cluster = cluster().await;
+    let mut wanted = pod("Always", json!({"simulated.pintle.dev/pull-fails": "true"}));
+    wanted["spec"]["containers"][1]["image"] = json!("bad:1");
+    cluster.create(wanted).await.unwrap();
+    cluster.advance(Duration::from_secs(5)).await;
+    let pod = read(&cluster).await;
+    for name in ["bad", "good"] {
+        let (reason, message) = waits_for(container(&pod, name));
+        assert_eq!(reason, "ImagePullBackOff", "{name}");
+        assert!(message.starts_with("Back-off pulling image \"bad:1\": ErrImagePull: "), "{message}");
+    }
+    assert_eq!(told(&cluster, "BackOff", "bad").await.1, "Back-off pulling image \"bad:1\"");
+    // At once, then after 10, 20 and 40 seconds; the next one is 80 seconds later.
+    cluster.advance(Duration::from_secs(95)).await;
+    let pulls = told(&cluster, "Pulling", "bad").await.0 + told(&cluster, "Pulling", "good").await.0;
+    assert_eq!(pulls, 4);
+    // Another image has failed at nothing yet.
+    let patch = json!({"metadata": {"annotations": {"simulated.pintle.dev/pull-fails": null}},
+        "spec": {"containers": [{"name": "bad", "image": "fine:1"}]}});
+    let pods = cluster.api::<Pod>("default");
+    pods.patch("p", &Default::default(), &kube::api::Patch::Strategic(patch)).await.unwrap();
+    cluster.settle().await;
+    let pod = read(&cluster).await;
+    assert!(container(&pod, "bad").ready);
+    assert_eq!(waits_for(container(&pod, "good")).0, "ImagePullBackOff", "this one still waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_containers_own_restart_policy_comes_before_the_pods() {
+    let cluster = cluster().await;
+    let mut wanted = pod("Never", json!({"simulated.pintle.dev/fail-times.bad": "2"}));
+    wanted["spec"]["containers"][0]["restartPolicy"] = json!("OnFailure");
+    cluster.create(wanted).await.unwrap();
+    cluster.advance(Duration::from_secs(30)).await;
+    let pod = read(&cluster).await;
+    assert!(container(&pod, "bad").ready && container(&pod, "bad").restart_count == 2, "{:?}", container(&pod, "bad"));
+    assert_eq!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_whose_rule_says_so_restarts_all_of_its_pod() {
+    let cluster = cluster().await;
+    let annotations = json!({"simulated.pintle.dev/fail-times.bad": "1", "simulated.pintle.dev/exit-code.bad": "88"});
+    let mut wanted = pod("Never", annotations);
+    let rule = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}]);
+    wanted["spec"]["containers"][0]["restartPolicy"] = json!("Never");
+    wanted["spec"]["containers"][0]["restartPolicyRules"] = rule;
+    cluster.create(wanted).await.unwrap();
+    cluster.advance(Duration::from_secs(30)).await;
+    let pod = read(&cluster).await;
+    for name in ["bad", "good"] {
+        let status = container(&pod, name);
+        assert!(status.ready && status.restart_count == 1, "{status:?}");
+    }
+    let status = pod.status.as_ref().unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+    let conditions = status.conditions.as_ref().unwrap();
+    let told = conditions.iter().find(|condition| condition.type_ == "AllContainersRestarting").unwrap();
+    assert_eq!(told.status, "False", "it is over");
+}

@@ -1,6 +1,7 @@
 //! Whole behaviours: what a cluster promises, each file one promise. One program, so that it is linked once.
 
 mod access;
+mod admission;
 mod answers;
 mod bad_input;
 mod causes;
@@ -19,6 +20,7 @@ mod lists_and_watches;
 mod manager;
 mod notations;
 mod own_objects;
+mod runtime_faults;
 mod schemas;
 mod services;
 mod several_clusters;

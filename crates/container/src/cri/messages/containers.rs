@@ -194,6 +194,8 @@ pub(in crate::cri) struct ContainerItem {
     pub(in crate::cri) created_at: i64,
     #[prost(btree_map = "string, string", tag = "8")]
     pub(in crate::cri) labels: BTreeMap<String, String>,
+    #[prost(btree_map = "string, string", tag = "9")]
+    pub(in crate::cri) annotations: BTreeMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, Message)]

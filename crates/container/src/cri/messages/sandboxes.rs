@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-use super::{Int64Value, NamespaceOption, SecurityProfile};
+use super::{Int64Value, NamespaceOption, SecurityProfile, UInt64Value};
 
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::cri) struct DnsConfig {
@@ -156,4 +156,52 @@ pub(in crate::cri) struct SandboxItem {
 pub(in crate::cri) struct ListSandboxesResponse {
     #[prost(message, repeated, tag = "1")]
     pub(in crate::cri) items: Vec<SandboxItem>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct SandboxAttributes {
+    #[prost(message, optional, tag = "2")]
+    pub(in crate::cri) metadata: Option<SandboxMetadata>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct InterfaceUsage {
+    #[prost(string, tag = "1")]
+    pub(in crate::cri) name: String,
+    #[prost(message, optional, tag = "2")]
+    pub(in crate::cri) rx_bytes: Option<UInt64Value>,
+    #[prost(message, optional, tag = "3")]
+    pub(in crate::cri) rx_errors: Option<UInt64Value>,
+    #[prost(message, optional, tag = "4")]
+    pub(in crate::cri) tx_bytes: Option<UInt64Value>,
+    #[prost(message, optional, tag = "5")]
+    pub(in crate::cri) tx_errors: Option<UInt64Value>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct SandboxNetworkUsage {
+    #[prost(message, optional, tag = "2")]
+    pub(in crate::cri) default_interface: Option<InterfaceUsage>,
+    #[prost(message, repeated, tag = "3")]
+    pub(in crate::cri) interfaces: Vec<InterfaceUsage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct LinuxSandboxStats {
+    #[prost(message, optional, tag = "3")]
+    pub(in crate::cri) network: Option<SandboxNetworkUsage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct SandboxStats {
+    #[prost(message, optional, tag = "1")]
+    pub(in crate::cri) attributes: Option<SandboxAttributes>,
+    #[prost(message, optional, tag = "2")]
+    pub(in crate::cri) linux: Option<LinuxSandboxStats>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::cri) struct ListSandboxStatsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(in crate::cri) stats: Vec<SandboxStats>,
 }
