@@ -12,7 +12,7 @@
 //! - [`call`], [`notes`]: the request, described once, and what is learned on its way
 //! - [`verb`], [`verbs`], [`subresources`]: one file a verb
 //! - [`watches`]: what one pump rendered, many watchers read
-//! - [`nodes`]: the way to the nodes and to Pods, for what they answer
+//! - [`nodes`]: the way to the nodes and to Pods, for what they answer; [`outbound`]: to webhooks and other API servers
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
@@ -52,6 +52,7 @@ pub mod no_effect;
 pub mod nodes;
 pub mod notation;
 pub mod notes;
+pub mod outbound;
 pub mod own;
 pub mod parse;
 pub mod pki;
@@ -168,6 +169,7 @@ impl ApiServer {
                 random,
                 admission: Admission::new(authorizer),
                 causes: Causes::default(),
+                outbound: outbound::Outbound::default(),
                 own_loops: std::sync::atomic::AtomicBool::new(true),
             },
             flow,

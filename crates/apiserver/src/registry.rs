@@ -20,6 +20,7 @@ use crate::catalogue::{Catalogue, Resource};
 use crate::causes::Causes;
 use crate::codec;
 use crate::follow::Follower;
+use crate::outbound::Outbound;
 use bytes::Bytes;
 use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::{Clock, Random, Status, object};
@@ -37,6 +38,8 @@ pub struct Registry {
     pub admission: Admission,
     /// Why each recent write happened.
     pub causes: Causes,
+    /// The way to webhooks and other API servers.
+    pub outbound: Outbound,
     /// The loops of this program run. Where others do, this server does not know what is acted on.
     pub own_loops: AtomicBool,
 }
