@@ -445,6 +445,17 @@ impl Catalogue {
         self.builtin.by_path.get(&path).or_else(|| self.answered.get(&path)).or_else(|| self.custom.get(&path))
     }
 
+    /// All versions of a custom resource.
+    pub fn versions_of<'a>(&'a self, group: &'a str, resource: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
+        let definition = format!("{resource}.{group}");
+        let versions = self.definitions.get(&definition).into_iter().flat_map(|defined| &defined.resources);
+        versions.filter(move |version| self.get(group, &version.version, resource).is_some())
+    }
+
+    pub fn built_in(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.builtin.order.iter()
+    }
+
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.builtin.order.iter().chain(self.answered.values()).chain(self.custom.values())
     }

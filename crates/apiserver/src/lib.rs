@@ -158,6 +158,7 @@ impl ApiServer {
         let signing_key = SigningKey::new(&token_key.private_pem, &token_key.public_pem)?;
         let authorizer = Arc::new(Authorizer::new(&store));
         let metrics = serve::metrics::Metrics::default();
+        let admission = Admission::new(authorizer.clone(), &store, &metrics.webhooks);
         let flow = flow::FlowControl::new(store.clone(), seats, metrics.flow.clone());
         let server = ApiServer(Arc::new(Inner {
             tokens: Tokens::new(store.clone(), clock.clone(), signing_key),
@@ -167,7 +168,7 @@ impl ApiServer {
                 store,
                 clock,
                 random,
-                admission: Admission::new(authorizer),
+                admission,
                 causes: Causes::default(),
                 outbound: outbound::Outbound::default(),
                 own_loops: std::sync::atomic::AtomicBool::new(true),

@@ -42,13 +42,10 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 const DEVICES: &str = "resource.k8s.io";
 
-const NO_WEBHOOK: &str = "Pintle does not call admission webhooks yet: this configuration is stored and has no effect, also with failurePolicy Fail";
 const NO_POLICY: &str = "Pintle does not evaluate admission policies yet: this object is stored and has no effect";
 const NO_DEVICES: &str = "Pintle does not allocate devices yet: this object is stored and has no effect";
 
 pub const TABLE: &[Row] = &[
-    kind(ADMISSION, "mutatingwebhookconfigurations", Actor::ApiServer, NO_WEBHOOK),
-    kind(ADMISSION, "validatingwebhookconfigurations", Actor::ApiServer, NO_WEBHOOK),
     kind(ADMISSION, "mutatingadmissionpolicies", Actor::ApiServer, NO_POLICY),
     kind(ADMISSION, "mutatingadmissionpolicybindings", Actor::ApiServer, NO_POLICY),
     kind(ADMISSION, "validatingadmissionpolicies", Actor::ApiServer, NO_POLICY),

@@ -6,11 +6,13 @@
 //!   ([`crate::nodes::network`]): never on loopback.
 //! - Redirects are not followed, and answers are bounded.
 
+mod client;
 mod pool;
 pub mod service;
 mod trust;
 mod verify;
 
+pub use client::{Client, Unanswered};
 pub use trust::{Trust, TrustError};
 
 use crate::nodes::Duplex;

@@ -10,7 +10,7 @@ mod pipeline;
 mod races;
 mod steps;
 
-pub use delete::DeleteOptions;
+pub use delete::{DeleteOptions, Propagation};
 pub use draft::{Change, Part, Shown};
 pub use error::Error;
 pub use metadata::validate_labels;

@@ -36,6 +36,15 @@ impl Known {
         Known { provider, roots, usual }
     }
 
+    fn knows_issuer(&self, shown: &CertificateDer<'_>) -> bool {
+        let Ok((_, certificate)) = X509Certificate::from_der(shown) else { return true };
+        let is_issuer = |root: &CertificateDer<'_>| {
+            X509Certificate::from_der(root)
+                .is_ok_and(|(_, root)| root.subject().as_raw() == certificate.issuer().as_raw())
+        };
+        self.roots.iter().any(is_issuer)
+    }
+
     fn judge(
         &self,
         shown: &CertificateDer<'_>,
@@ -51,6 +60,8 @@ impl Known {
             Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
                 Refused::UnknownAuthority
             }
+            // An authority's own certificate is looked at before its issuer is: the issuer is what matters.
+            _ if !self.knows_issuer(shown) => Refused::UnknownAuthority,
             // Its own names and times first: they are what people look for.
             other => Refused::unless_fits(shown, name, now).err().unwrap_or_else(|| Refused::Other(other.to_string())),
         })

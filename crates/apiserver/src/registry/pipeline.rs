@@ -98,12 +98,13 @@ impl<'a> Write<'a> {
     async fn pass(&self, old: Option<&Stored>, change: Change) -> Result<Option<Written>, Error> {
         let mut draft = Draft::new(old, change);
         self.place(&mut draft)?;
+        self.registry.admission.follow().await;
         self.mutate(&mut draft).await?;
         self.prepare(&mut draft);
         self.validate(&draft)?;
-        self.admit(&draft).await?;
+        self.admit(&mut draft).await?;
         self.remark(&draft);
-        self.encode(&mut draft)?;
+        self.encode(&draft)?;
         let without_effect = self.without_effect(&draft);
         let written = self.commit(draft).await?;
         self.notes.warn_all(without_effect);
@@ -114,6 +115,7 @@ impl<'a> Write<'a> {
     pub(super) fn review<'b>(&'b self, old: Option<&'b Value>, conditions: &'b Conditions) -> Review<'b> {
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
         let Write { registry, call, notes, resource, .. } = self;
-        Review { registry, call, notes, resource, operation, old, conditions: Some(conditions) }
+        let about = Review::new(registry, call, notes, resource, operation);
+        Review { old, conditions: Some(conditions), ..about }
     }
 }
