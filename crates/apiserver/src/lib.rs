@@ -64,6 +64,8 @@ pub mod serve;
 pub mod strategy;
 pub mod subresources;
 pub mod table;
+#[cfg(test)]
+mod testing;
 pub mod verb;
 pub mod verbs;
 pub mod watches;

@@ -56,12 +56,6 @@ pub const TABLE: &[Row] = &[
         "Pintle does not compile or evaluate CEL rules yet: x-kubernetes-validations has no effect",
         |definition| has_rules(&definition["spec"]["versions"]),
     ),
-    field(
-        (EXTENSIONS, "customresourcedefinitions", "spec.conversion.webhook"),
-        Actor::ApiServer,
-        "Pintle does not call conversion webhooks yet: versions differ in apiVersion alone",
-        |definition| object::text(definition, &["spec", "conversion", "strategy"]) == "Webhook",
-    ),
     kind(
         "apiregistration.k8s.io",
         "apiservices",
@@ -247,6 +241,6 @@ mod tests {
         assert_eq!(count("batch", "jobs", json!({}), "system:serviceaccount:a:b", true), 1);
         let rule = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {
             "x-kubernetes-validations": [{"rule": "true"}]}}}}}], "conversion": {"strategy": "Webhook"}}});
-        assert_eq!(count("apiextensions.k8s.io", "customresourcedefinitions", rule, "ann", false), 2);
+        assert_eq!(count("apiextensions.k8s.io", "customresourcedefinitions", rule, "ann", false), 1);
     }
 }

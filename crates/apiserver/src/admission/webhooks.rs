@@ -33,7 +33,7 @@ pub use validate::Validating;
 
 use super::Review;
 use crate::catalogue::Resource;
-use pintle_meta::object;
+use pintle_meta::{Status, object};
 use serde_json::Value;
 
 /// Kinds that no webhook is asked about: nobody locks the door and throws the key away.
@@ -52,6 +52,24 @@ fn is_exempt(resource: &Resource) -> bool {
 
 /// Is this an object of the resource itself, and not one that stands for a part of it, as a Scale does?
 fn is_whole(review: &Review<'_>, object: &Value) -> bool {
-    object::kind(object) == review.resource.kind
-        && object::text(object, &["apiVersion"]) == review.resource.stored_api_version
+    object::kind(object) == review.resource.kind && object::text(object, &["apiVersion"]) == kept_version(review)
+}
+
+/// The version in which the object is while it is reviewed: the stored one, or its own where a webhook converts.
+fn kept_version(review: &Review<'_>) -> String {
+    let resource = review.resource;
+    if resource.converter().is_some() { resource.api_version() } else { resource.stored_api_version.clone() }
+}
+
+/// An object under review in the version that a webhook is shown.
+async fn in_version(review: &Review<'_>, version: &Resource, value: Value) -> Result<Value, Status> {
+    let value = review.registry.convert_one(version, &version.api_version(), value).await?;
+    Ok(review.registry.value_in(version, value))
+}
+
+/// The way back.
+async fn as_kept(review: &Review<'_>, version: &Resource, value: Value) -> Result<Value, Status> {
+    let mut value = review.registry.convert_one(version, &kept_version(review), value).await?;
+    review.registry.to_stored(version, &mut value);
+    Ok(value)
 }

@@ -88,7 +88,13 @@ impl Registry {
             let entry = self.get(&write.resource, call.namespace(), &call.path.name).await?;
             let old = Stored { value: codec::decode_whole(&entry.value)?, entry };
             check_preconditions(&write.resource, &old.value, options)?;
-            write.admit_deletion(&old.value, options).await?;
+            if write.resource.converter().is_some() {
+                let wanted = write.resource.api_version();
+                let shown = self.convert_one(&write.resource, &wanted, old.value.clone()).await?;
+                write.admit_deletion(&shown, options).await?;
+            } else {
+                write.admit_deletion(&old.value, options).await?;
+            }
             let mut object = old.value.clone();
             let held = write.mark_deleted(&mut object, options);
             if dry_run {

@@ -86,7 +86,8 @@ impl<'a> Write<'a> {
     async fn read(&self, name: &str) -> Result<Option<Stored>, Error> {
         let key = self.resource.key(self.call.namespace(), name);
         let Some(entry) = self.registry.store.get(&key).await.map_err(super::read_error)? else { return Ok(None) };
-        let mut value = codec::decode_whole(&entry.value)?;
+        let shown = self.registry.entry_in(&self.resource, entry.clone()).await?;
+        let mut value = codec::decode_whole(&shown.value)?;
         // What clients read is what they change: with the defaults that its definition has got since.
         if self.resource.may_lack_defaults(entry.mod_revision) {
             self.resource.default(&mut value)?;

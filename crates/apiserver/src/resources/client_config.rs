@@ -128,15 +128,15 @@ mod tests {
     fn a_webhook_listens_at_one_place_that_can_be_called() {
         for (client, problems) in [
             (json!({"url": "https://127.0.0.1:1/x"}), vec![]),
-            (json!({"service": {"namespace": "a", "name": "b", "path": "/x/y.z"}}), vec![]),
+            (json!({"service": {"namespace": "a", "name": "b", "port": 443, "path": "/x/y.z"}}), vec![]),
             (json!({}), vec!["exactly one of url or service is required"]),
             (json!({"url": "http://127.0.0.1:1/x"}), vec!["'https' is the only allowed URL scheme"]),
             (json!({"url": "https://u:p@127.0.0.1:1/x"}), vec!["user information is not permitted"]),
             (json!({"url": "https://127.0.0.1:1/x?a=b"}), vec!["query parameters are not permitted"]),
             (json!({"url": "https://127.0.0.1:1/x#a"}), vec!["fragments are not permitted"]),
-            (json!({"service": {"namespace": "a"}}), vec!["service.namespace: Required value"]),
+            (json!({"service": {"namespace": "a", "port": 443}}), vec!["service.namespace: Required value"]),
             (
-                json!({"service": {"namespace": "a", "name": "b", "path": "x//y"}}),
+                json!({"service": {"namespace": "a", "name": "b", "port": 443, "path": "x//y"}}),
                 vec!["must start with a '/'", "segment[0] may not be empty", "segment[1] may not be empty"],
             ),
             (json!({"service": {"namespace": "a", "name": "b", "port": 70000}}), vec!["port is not valid"]),

@@ -7,7 +7,7 @@ use super::hook::Hook;
 use super::matching::Subject;
 use super::metrics::{Families, Outcome, What};
 use super::question::Shown;
-use super::{is_exempt, is_whole};
+use super::{as_kept, in_version, is_exempt, is_whole};
 use crate::admission::{Plugin, Review};
 use crate::catalogue::Resource;
 use crate::follow::Follower;
@@ -62,19 +62,21 @@ impl Mutating {
         object: &mut Value,
     ) -> Result<bool, Status> {
         let whole = is_whole(review, object);
-        let registry = review.registry;
-        let show = |value: &Value| match whole {
-            true => registry.value_in(version, value.clone()),
-            false => value.clone(),
+        let show = async |value: Value| match whole {
+            true => in_version(review, version, value).await,
+            false => Ok(value),
         };
-        let mut shown = show(object);
+        let mut shown = show(object.clone()).await?;
         if whole && review.old.is_none() {
             pintle_schema::decode::complete(version.schema(), &mut shown);
             if review.is_generated {
                 object::remove(&mut shown, &["metadata", "name"]);
             }
         }
-        let old = review.old.map(show);
+        let old = match review.old {
+            Some(old) => Some(show(old.clone()).await?),
+            None => None,
+        };
         let asked = {
             let subject = Subject::new(review, Some(&shown))?;
             let shown = Shown { object: Some(&shown), old: old.as_ref(), resource: version };
@@ -93,7 +95,7 @@ impl Mutating {
             false => patched,
         };
         if whole {
-            registry.to_stored(version, &mut patched);
+            patched = as_kept(review, version, patched).await?;
             if review.is_generated && object::name(&patched).is_empty() {
                 object::set(&mut patched, &["metadata", "name"], name);
             }
@@ -108,7 +110,7 @@ impl Mutating {
         for hook in self.configurations.latest().about(&review.resource.name) {
             let subject = Subject::new(review, None)?;
             let Some(version) = subject.meant(hook, None).await? else { continue };
-            let old = review.registry.value_in(&version, old.clone());
+            let old = in_version(review, &version, old.clone()).await?;
             let shown = Shown { object: None, old: Some(&old), resource: &version };
             let began = Instant::now();
             let asked = call::ask(&subject, hook, &shown, true).await.and_then(|answer| operations(hook, &answer));

@@ -1,75 +1,16 @@
 //! Webhooks as users have them: HTTPS servers with an authority of their own, that answer, lie, hang or break.
 
-mod hooks;
-
-use super::super::super::{ApiServer, Pace, Parts};
-use crate::authn::User;
-use crate::pki::Pki;
-use crate::request::{Peer, Request};
+use crate::testing::hooks::{Hooks, Loopback};
+use crate::testing::{Answer, Cluster};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use hooks::Hooks;
-use http_body_util::BodyExt;
-use pintle_meta::{Clock, Random};
-use pintle_store::MemoryStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-struct Cluster {
-    server: ApiServer,
-    hooks: Hooks,
-}
-
-struct Answer {
-    code: u16,
-    body: Value,
-    warnings: Vec<String>,
-}
-
-impl Answer {
-    fn message(&self) -> &str {
-        self.body["message"].as_str().unwrap_or_default()
-    }
-}
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/a/configmaps";
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/";
 
 impl Cluster {
-    async fn start() -> Self {
-        let clock = Clock::system();
-        let token_key = Pki::generate(clock.now()).unwrap().token_key;
-        let store = Arc::new(MemoryStore::new());
-        let parts = Parts { store, clock, random: Random::seeded(1), token_key, pace: Pace::default(), seats: 100 };
-        let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
-        let cluster = Cluster { server, hooks: Hooks::start(&["127.0.0.1", "hook.a.svc"]).await };
-        let name = |name: &str| json!({"metadata": {"name": name}});
-        assert_eq!(cluster.post("/api/v1/namespaces", name("a")).await.code, 201);
-        assert_eq!(cluster.post("/api/v1/namespaces/a/serviceaccounts", name("default")).await.code, 201);
-        cluster
-    }
-
-    async fn send(&self, method: &str, path: &str, body: &Value, media: &str) -> Answer {
-        let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", media).body(()).unwrap();
-        let peer = Peer::Internal(Arc::new(User::internal("admin")));
-        let answer = self.server.handle(Request::new(request.into_parts().0, bytes, peer)).await;
-        let code = answer.status().as_u16();
-        let warnings = answer.headers().get_all("warning").iter();
-        let warnings = warnings.map(|warning| warning.to_str().unwrap_or_default().to_owned()).collect();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        Answer { code, body: serde_json::from_slice(&body).unwrap_or_default(), warnings }
-    }
-
-    async fn post(&self, path: &str, body: Value) -> Answer {
-        self.send("POST", path, &body, "application/json").await
-    }
-
-    async fn delete(&self, path: &str) -> Answer {
-        self.send("DELETE", path, &Value::Null, "application/json").await
-    }
-
     /// A webhook for ConfigMaps of the namespace, behind this path of the server.
     fn hook(&self, path: &str) -> Value {
         json!({"name": format!("{}.example.com", path.replace('/', "-")), "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -293,7 +234,7 @@ async fn a_webhook_behind_a_service_is_called_at_its_endpoints() {
     let slices = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices";
     assert_eq!(cluster.post(slices, slice).await.code, 201);
     // A network in which the endpoint is this process.
-    cluster.server.registry.outbound.set_network(Arc::new(hooks::Loopback));
+    cluster.server.registry.outbound.set_network(Arc::new(Loopback));
     let bundle = STANDARD.encode(&cluster.hooks.authority);
     let client = json!({"service": {"namespace": "a", "name": "hook", "path": "/deny"}, "caBundle": bundle});
     cluster.register("validating", "v", &[with(cluster.hook("deny"), "clientConfig", client)]).await;

@@ -3,12 +3,11 @@
 use super::call;
 use super::configurations::{self, Configurations};
 use super::hook::Hook;
-use super::is_exempt;
-use super::is_whole;
 use super::matching::Subject;
 use super::metrics::Families;
 use super::mutate::settle;
 use super::question::Shown;
+use super::{in_version, is_exempt, is_whole, kept_version};
 use crate::admission::{Plugin, Review};
 use crate::catalogue::Resource;
 use crate::follow::Follower;
@@ -51,14 +50,14 @@ impl Validating {
         object: Option<&Value>,
     ) -> Result<(), Status> {
         let review = subject.review;
-        let show = |value: Option<&Value>| match value {
-            Some(value) if is_whole(review, value) => Some(review.registry.value_in(version, value.clone())),
-            other => other.cloned(),
+        let show = async |value: Option<&'_ Value>| match value {
+            Some(value) if is_whole(review, value) => in_version(review, version, value.clone()).await.map(Some),
+            other => Ok(other.cloned()),
         };
-        let shows_as_stored = version.api_version() == version.stored_api_version;
-        let (object, old) = match shows_as_stored {
+        // As it is, in most cases.
+        let (object, old) = match version.api_version() == kept_version(review) {
             true => (object.map(Cow::Borrowed), review.old.map(Cow::Borrowed)),
-            false => (show(object).map(Cow::Owned), show(review.old).map(Cow::Owned)),
+            false => (show(object).await?.map(Cow::Owned), show(review.old).await?.map(Cow::Owned)),
         };
         let shown = Shown { object: object.as_deref(), old: old.as_deref(), resource: version };
         let began = Instant::now();

@@ -22,15 +22,15 @@ use crate::nodes::network::Network;
 
 type Seen = Arc<Mutex<Vec<(String, Value)>>>;
 
-pub(super) struct Hooks {
-    pub(super) port: u16,
+pub(crate) struct Hooks {
+    pub(crate) port: u16,
     /// Whose certificates it shows, as PEM.
-    pub(super) authority: String,
+    pub(crate) authority: String,
     seen: Seen,
 }
 
 impl Hooks {
-    pub(super) async fn start(names: &[&str]) -> Self {
+    pub(crate) async fn start(names: &[&str]) -> Self {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -55,7 +55,7 @@ impl Hooks {
     }
 
     /// Paths and reviews, in the order in which they came.
-    pub(super) fn seen(&self) -> Vec<(String, Value)> {
+    pub(crate) fn seen(&self) -> Vec<(String, Value)> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -76,6 +76,9 @@ async fn answer(request: Request<Incoming>, seen: Seen) -> Result<Response<Full<
     let body = request.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     seen.lock().unwrap().push((path.clone(), review.clone()));
+    if path.starts_with("convert") {
+        return Ok(Response::new(Full::from(converted(&path, &review["request"]).to_string())));
+    }
     let request = &review["request"];
     let mut response = json!({"uid": request["uid"], "allowed": true});
     let patch = |operations: &str| json!({"uid": request["uid"], "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(operations)});
@@ -122,8 +125,36 @@ async fn answer(request: Request<Incoming>, seen: Seen) -> Result<Response<Full<
     Ok(Response::new(Full::from(review.to_string())))
 }
 
+/// Version v1 says `size`, v2 says `spec.size`.
+fn converted(path: &str, request: &Value) -> Value {
+    let wanted = request["desiredAPIVersion"].clone();
+    let objects = request["objects"].as_array().into_iter().flatten().map(|object| {
+        let mut object = object.clone();
+        if object["apiVersion"] != wanted {
+            let (flat, nested) = (object["size"].take(), object["spec"]["size"].take());
+            object.as_object_mut().unwrap().retain(|key, _| !matches!(key.as_str(), "size" | "spec"));
+            match wanted.as_str().is_some_and(|wanted| wanted.ends_with("/v1")) {
+                true => object["size"] = nested,
+                false => object["spec"] = json!({"size": flat}),
+            }
+        }
+        object["apiVersion"] = wanted.clone();
+        if path == "convert-renames" {
+            object["metadata"]["name"] = "another".into();
+        }
+        object
+    });
+    let objects: Vec<Value> = if path == "convert-loses" { Vec::new() } else { objects.collect() };
+    let result = match path {
+        "convert-fails" => json!({"status": "Failed", "message": "cannot do that"}),
+        _ => json!({"status": "Success"}),
+    };
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "response": {"uid": request["uid"], "convertedObjects": objects, "result": result}})
+}
+
 /// A network in which every address is this machine.
-pub(super) struct Loopback;
+pub(crate) struct Loopback;
 
 impl Network for Loopback {
     fn connect(&self, _host: String, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Duplex>>> {
