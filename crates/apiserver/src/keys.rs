@@ -18,6 +18,7 @@ pub const NODES: &str = "/registry/minions/";
 pub const PODS: &str = "/registry/pods/";
 pub const PRIORITY_CLASSES: &str = "/registry/priorityclasses/";
 pub const PRIORITY_LEVELS: &str = "/registry/prioritylevelconfigurations/";
+pub const RESOURCE_QUOTAS: &str = "/registry/resourcequotas/";
 pub const ROLES: &str = "/registry/roles/";
 pub const ROLE_BINDINGS: &str = "/registry/rolebindings/";
 pub const RUNTIME_CLASSES: &str = "/registry/runtimeclasses/";

@@ -13,6 +13,7 @@ mod namespaces;
 mod node_restriction;
 mod node_taint;
 mod priority;
+mod quota;
 mod rights;
 mod runtime_class;
 mod storage_class;
@@ -27,9 +28,10 @@ use crate::notes::Notes;
 use crate::registry::{Registry, read_error};
 use futures::future::BoxFuture;
 use pintle_meta::Status;
-use pintle_store::{Range, Revision};
+use pintle_store::{Op, Range, Revision, Splice};
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::OwnedMutexGuard;
 
 /// Every plugin, in the order in which they are asked.
 fn plugins() -> Vec<Box<dyn Plugin>> {
@@ -47,6 +49,8 @@ fn plugins() -> Vec<Box<dyn Plugin>> {
         Box::new(runtime_class::RuntimeClass),
         Box::new(certificates::Certificates),
         Box::new(rights::Rights),
+        // Last: what another plugin refuses is not charged.
+        Box::new(quota::Quota::default()),
     ]
 }
 
@@ -188,16 +192,46 @@ impl<'a> Review<'a> {
     }
 }
 
-/// What a decision rests on: stored objects that must be unchanged when the write is committed.
+/// What a decision rests on and what it costs: what else the transaction of the write checks and changes.
 #[derive(Default)]
-pub struct Conditions(Mutex<Vec<(Arc<str>, Revision)>>);
+pub struct Conditions(Mutex<Terms>);
+
+#[derive(Default)]
+struct Terms {
+    checks: Vec<(Arc<str>, Revision)>,
+    writes: Vec<(Arc<str>, Splice)>,
+    held: Vec<OwnedMutexGuard<()>>,
+}
 
 impl Conditions {
+    /// A stored object must be unchanged when the write is committed.
     pub fn add(&self, key: Arc<str>, revision: Revision) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key, revision));
+        self.terms().checks.push((key, revision));
+    }
+
+    /// A stored object that is unchanged then becomes this one, together with the write.
+    pub fn write(&self, key: Arc<str>, revision: Revision, value: Splice) {
+        let mut terms = self.terms();
+        terms.checks.push((key.clone(), revision));
+        terms.writes.push((key, value));
+    }
+
+    /// Keeps others out until the write is committed or given up.
+    pub fn hold(&self, lock: OwnedMutexGuard<()>) {
+        self.terms().held.push(lock);
     }
 
     pub fn checks(&self) -> Vec<(Arc<str>, Revision)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.terms().checks.clone()
+    }
+
+    pub fn writes(&self) -> Vec<Op> {
+        let put =
+            |(key, value): &(Arc<str>, Splice)| Op::Put { key: key.clone(), value: value.clone(), expires_at: None };
+        self.terms().writes.iter().map(put).collect()
+    }
+
+    fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
