@@ -12,6 +12,7 @@ mod limits;
 mod namespaces;
 mod node_restriction;
 mod node_taint;
+mod pod_security;
 mod priority;
 mod quota;
 mod rights;
@@ -42,6 +43,7 @@ fn plugins() -> Vec<Box<dyn Plugin>> {
         Box::new(account::Account),
         Box::new(node_restriction::NodeRestriction),
         Box::new(node_taint::NodeTaint),
+        Box::new(pod_security::PodSecurity),
         Box::new(priority::Priority),
         Box::new(tolerations::Tolerations),
         Box::new(storage_class::StorageClass),
