@@ -11,6 +11,7 @@ pub const FLOW_SCHEMAS: &str = "/registry/flowschemas/";
 /// The objects that say where the API server is.
 pub const KUBERNETES_ENDPOINTS: &str = "/registry/services/endpoints/default/kubernetes";
 pub const KUBERNETES_SLICE: &str = "/registry/endpointslices/default/kubernetes";
+pub const INGRESS_CLASSES: &str = "/registry/ingressclasses/";
 pub const IP_ADDRESSES: &str = "/registry/ipaddresses/";
 pub const LIMIT_RANGES: &str = "/registry/limitranges/";
 pub const NAMESPACES: &str = "/registry/namespaces/";

@@ -11,6 +11,8 @@ pub mod scopes;
 mod services;
 mod volume_claims;
 
+pub use volume_claims::storage_class_of;
+
 use crate::Amounts;
 use jiff::Timestamp;
 use pintle_meta::object;

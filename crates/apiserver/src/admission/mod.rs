@@ -8,10 +8,12 @@
 mod account;
 mod certificates;
 mod definitions;
+mod ingress_class;
 mod limits;
 mod namespaces;
 mod node_restriction;
 mod node_taint;
+mod pod_resize;
 mod pod_security;
 mod priority;
 mod quota;
@@ -20,6 +22,8 @@ mod runtime_class;
 mod storage_class;
 mod storage_protection;
 mod tolerations;
+mod topology_labels;
+mod volume_expansion;
 
 use crate::authz::Authorizer;
 use crate::call::Call;
@@ -48,8 +52,13 @@ fn plugins() -> Vec<Box<dyn Plugin>> {
         Box::new(tolerations::Tolerations),
         Box::new(storage_class::StorageClass),
         Box::new(storage_protection::StorageProtection),
+        Box::new(volume_expansion::VolumeExpansion),
         Box::new(runtime_class::RuntimeClass),
         Box::new(certificates::Certificates),
+        Box::new(certificates::TrustBundles),
+        Box::new(ingress_class::IngressClass),
+        Box::new(topology_labels::TopologyLabels),
+        Box::new(pod_resize::PodResize),
         Box::new(rights::Rights),
         // Last: what another plugin refuses is not charged.
         Box::new(quota::Quota::default()),

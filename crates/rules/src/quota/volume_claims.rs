@@ -20,7 +20,7 @@ pub(super) fn counts(name: &str) -> bool {
 }
 
 pub(super) fn usage(claim: &Value) -> Amounts {
-    let class = class_of(claim);
+    let class = storage_class_of(claim);
     let mut usage = Amounts::default();
     let mut charge = |name: &str, amount: Quantity| {
         usage.set(name, amount);
@@ -41,7 +41,8 @@ pub(super) fn status_counts(claim: &Value, old: &Value) -> bool {
     allocated(claim) != allocated(old) || attributes_classes(claim) != attributes_classes(old)
 }
 
-fn class_of(claim: &Value) -> &str {
+/// The storage class that a claim names.
+pub fn storage_class_of(claim: &Value) -> &str {
     match object::text(claim, &["metadata", "annotations", CLASS_ANNOTATION]) {
         "" => object::text(claim, &["spec", "storageClassName"]),
         class => class,

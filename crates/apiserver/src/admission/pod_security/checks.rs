@@ -92,6 +92,9 @@ const CHECKS: &[Check] = &[
 
 /// What of a standard a Pod does not meet.
 pub(super) fn violations(standard: Standard, pod: &Subject<'_>) -> Vec<Violation> {
+    if standard.level == Level::Privileged {
+        return Vec::new();
+    }
     let in_force: Vec<&Check> = CHECKS.iter().filter(|check| is_in_force(check, standard)).collect();
     let replaced = |check: &Check| in_force.iter().any(|other| other.replaces == check.name);
     in_force
