@@ -21,7 +21,7 @@ pub(super) fn ports(pod: &Subject<'_>) -> Option<Violation> {
         return None;
     }
     // Sorted as text.
-    let ports: BTreeSet<String> = pod.containers().flatten_of(of).map(|port| port.to_string()).collect();
+    let ports: BTreeSet<String> = pod.containers().flat_map(of).map(|port| port.to_string()).collect();
     let (taking, noun) = (uses(containers.len()), number(ports.len(), "hostPort"));
     let list = ports.into_iter().collect::<Vec<_>>().join(", ");
     violation("hostPort", format!("{} {taking} {noun} {list}", these(&containers)))
@@ -47,7 +47,7 @@ pub(super) fn probes(pod: &Subject<'_>) -> Option<Violation> {
     }
     containers.sort_unstable();
     containers.dedup();
-    let hosts: BTreeSet<String> = pod.containers().flatten_of(of).collect();
+    let hosts: BTreeSet<String> = pod.containers().flat_map(of).collect();
     let (taking, noun) = (uses(containers.len()), number(hosts.len(), "probe or lifecycle host"));
     violation("probe or lifecycle host", format!("{} {taking} {noun} {}", these(&containers), quoted(&hosts)))
 }
@@ -90,12 +90,3 @@ pub(super) fn windows_process(pod: &Subject<'_>) -> Option<Violation> {
     let setters = setters(pod.context(&path) == Some(&Value::Bool(true)), &containers)?;
     violation("hostProcess", format!("{setters} must not set securityContext.windowsOptions.hostProcess=true"))
 }
-
-/// What each of several values has of something.
-trait FlattenOf<'a>: Iterator<Item = &'a Value> + Sized {
-    fn flatten_of<T>(self, of: impl Fn(&Value) -> Vec<T>) -> impl Iterator<Item = T> {
-        self.flat_map(move |value| of(value))
-    }
-}
-
-impl<'a, I: Iterator<Item = &'a Value>> FlattenOf<'a> for I {}
