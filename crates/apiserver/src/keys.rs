@@ -11,6 +11,7 @@ pub const FLOW_SCHEMAS: &str = "/registry/flowschemas/";
 /// The objects that say where the API server is.
 pub const KUBERNETES_ENDPOINTS: &str = "/registry/services/endpoints/default/kubernetes";
 pub const KUBERNETES_SLICE: &str = "/registry/endpointslices/default/kubernetes";
+pub const INGRESS_CLASSES: &str = "/registry/ingressclasses/";
 pub const IP_ADDRESSES: &str = "/registry/ipaddresses/";
 pub const LIMIT_RANGES: &str = "/registry/limitranges/";
 pub const MUTATING_WEBHOOKS: &str = "/registry/mutatingwebhookconfigurations/";
@@ -19,6 +20,7 @@ pub const NODES: &str = "/registry/minions/";
 pub const PODS: &str = "/registry/pods/";
 pub const PRIORITY_CLASSES: &str = "/registry/priorityclasses/";
 pub const PRIORITY_LEVELS: &str = "/registry/prioritylevelconfigurations/";
+pub const RESOURCE_QUOTAS: &str = "/registry/resourcequotas/";
 pub const ROLES: &str = "/registry/roles/";
 pub const ROLE_BINDINGS: &str = "/registry/rolebindings/";
 pub const RUNTIME_CLASSES: &str = "/registry/runtimeclasses/";

@@ -63,27 +63,6 @@ pub const TABLE: &[Row] = &[
         "Pintle does not proxy to aggregated API servers yet: this APIService is stored and has no effect",
     ),
     kind(
-        "",
-        "resourcequotas",
-        Actor::ApiServer,
-        "Pintle does not enforce or count quotas yet: this ResourceQuota is stored and has no effect",
-    ),
-    field(
-        ("", "limitranges", "spec.limits[*].min, max, maxLimitRequestRatio"),
-        Actor::ApiServer,
-        "Pintle does not enforce the bounds of a LimitRange yet: min, max and maxLimitRequestRatio have no effect, defaults do",
-        |range| object::list(range, &["spec", "limits"]).iter().any(has_bounds),
-    ),
-    field(
-        ("", "namespaces", "metadata.labels[pod-security.kubernetes.io/*]"),
-        Actor::ApiServer,
-        "Pintle does not enforce Pod Security Standards yet: the pod-security.kubernetes.io labels have no effect",
-        |namespace| {
-            let labels = object::at(namespace, &["metadata", "labels"]).and_then(Value::as_object);
-            labels.into_iter().flatten().any(|(key, _)| key.starts_with("pod-security.kubernetes.io/"))
-        },
-    ),
-    kind(
         "networking.k8s.io",
         "servicecidrs",
         Actor::ApiServer,
@@ -176,11 +155,6 @@ fn is_own(user: &User) -> bool {
     user.name.starts_with("system:") && !user.name.starts_with("system:serviceaccount:")
 }
 
-fn has_bounds(limit: &Value) -> bool {
-    let given = |key: &&str| limit.get(key).and_then(Value::as_object).is_some_and(|bounds| !bounds.is_empty());
-    ["min", "max", "maxLimitRequestRatio"].iter().any(given)
-}
-
 /// Whether a schema has rules, at any depth.
 fn has_rules(schema: &Value) -> bool {
     match schema {
@@ -229,12 +203,6 @@ mod tests {
             let resource = catalogue.get(group, "v1", resource).expect("it is served");
             warnings(resource, &object, &User::new(user, &[]), own_loops).len()
         };
-        let range = |limit: Value| json!({"spec": {"limits": [limit]}});
-        assert_eq!(count("", "limitranges", range(json!({"default": {"cpu": "1"}})), "ann", true), 0);
-        assert_eq!(count("", "limitranges", range(json!({"max": {"cpu": "1"}})), "ann", true), 1);
-        assert_eq!(count("", "namespaces", json!({"metadata": {"labels": {"a": "b"}}}), "ann", true), 0);
-        let strict = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
-        assert_eq!(count("", "namespaces", strict, "ann", true), 1);
         assert_eq!(count("batch", "jobs", json!({}), "ann", true), 1);
         assert_eq!(count("batch", "jobs", json!({}), "ann", false), 0, "another program may run them");
         assert_eq!(count("batch", "jobs", json!({}), "system:kube-controller-manager", true), 0);

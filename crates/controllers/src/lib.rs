@@ -14,6 +14,7 @@
 //! - `volumes`: claims and volumes find each other
 //! - `protection`: storage that is deleted stays until nothing uses it
 //! - `disruption`: how many Pods may be evicted now
+//! - `resourcequota`: how much of each quota is used
 //! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
 //! - `tokencleaner`: what lets machines join goes when it has expired
 //! - `claims`, `csr`, `pods`: what several loops do: adopt, release, and ask about requests and Pods
@@ -44,6 +45,8 @@ mod volumes;
 mod protection;
 
 mod disruption;
+
+mod resourcequota;
 
 mod csrapproving;
 mod csrcleaner;

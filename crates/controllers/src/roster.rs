@@ -58,6 +58,7 @@ pub fn roster() -> Vec<Loop> {
         }),
         entry("protection", "pvc-protection-controller", |context, _| Box::pin(crate::protection::run(context))),
         entry("disruption", "disruption-controller", |context, _| Box::pin(crate::disruption::run(context))),
+        entry("resourcequota", "resourcequota-controller", |context, _| Box::pin(crate::resourcequota::run(context))),
         entry("csrapproving", "certificatesigningrequest-approving-controller", |context, _| {
             Box::pin(crate::csrapproving::run(context))
         }),

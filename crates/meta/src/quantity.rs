@@ -82,6 +82,12 @@ impl Quantity {
         self.nanos == 0
     }
 
+    /// The same in whole units, rounded up.
+    #[must_use]
+    pub fn rounded_up(self) -> Self {
+        Quantity { nanos: div_up(self.nanos, NANO).saturating_mul(NANO), ..self }
+    }
+
     pub fn is_whole(&self) -> bool {
         self.nanos % NANO == 0
     }
@@ -193,7 +199,8 @@ impl std::ops::Sub for Quantity {
     type Output = Quantity;
 
     fn sub(self, other: Quantity) -> Quantity {
-        Quantity { nanos: self.nanos.saturating_sub(other.nanos), ..self }
+        let format = if self.nanos == 0 { other.format } else { self.format };
+        Quantity { nanos: self.nanos.saturating_sub(other.nanos), format }
     }
 }
 

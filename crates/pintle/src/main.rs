@@ -16,6 +16,7 @@ mod plane;
 mod reach;
 mod reset;
 mod say;
+mod scheduling;
 mod scratch;
 mod signals;
 mod snapshot;

@@ -15,7 +15,7 @@ use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_network::{NodeNetwork, Range};
 use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
-use pintle_scheduler::Scheduler;
+use pintle_scheduler::{Prepared, Scheduler};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +38,7 @@ pub(crate) struct Chosen<'a> {
     pub(crate) loops: &'a Choice,
     /// The addresses of all Pods, of which each machine gets a part.
     pub(crate) pods: &'a [Range],
+    pub(crate) scheduler: &'a Prepared,
 }
 
 /// The loops and the scheduler, which is one too.
@@ -83,9 +84,11 @@ impl Plane {
         let loops = match identity {
             None => Loops::Alone {
                 running: choice.of_roster().iter().map(|known| known.start(&control, &options)).collect(),
-                scheduler: choice.has(SCHEDULER).then(|| Scheduler::start(&control)),
+                scheduler: choice.has(SCHEDULER).then(|| Scheduler::start(&control, chosen.scheduler.clone())),
             },
-            Some(identity) => Loops::Elected(elected(&control, &options, &identity, context, choice)),
+            Some(identity) => {
+                Loops::Elected(elected(&control, (&options, chosen.scheduler), &identity, context, choice))
+            }
         };
         let (nodes, machine) = match nodes {
             Nodes::Simulated(count) => (Fleet::simulated(&control, &Simulated::new(clock.clone()), count, LEASE), None),
@@ -178,7 +181,7 @@ fn authority(pki: Arc<Pki>) -> Authority {
 /// its predecessor wrote. Informers that were kept warm could be behind that, and a loop would do again what was done.
 fn elected(
     control: &Context,
-    options: &Options,
+    (options, scheduler): (&Options, &Prepared),
     identity: &str,
     context: impl Fn(Shutdown) -> Context + Clone + Send + Sync + 'static,
     choice: &Choice,
@@ -198,9 +201,10 @@ fn elected(
         return tasks;
     }
     let (own, config) = (control.clone(), LeaderConfig::new(pintle_scheduler::scheduler::AGENT, identity));
+    let scheduler = scheduler.clone();
     tasks.push(tokio::spawn(async move {
         let run = async |leadership: Leadership| {
-            Scheduler::run(&context(leadership.shutdown.clone()).led(&leadership)).await;
+            Scheduler::run(&context(leadership.shutdown.clone()).led(&leadership), scheduler.clone()).await;
         };
         lead(&own, config, run).await;
     }));
@@ -257,7 +261,7 @@ mod tests {
         let (server, client, clock, pki) = serve().await;
         let random = Random::seeded(1);
         let all = Choice::parse("*").unwrap();
-        let all = Chosen { loops: &all, pods: &[] };
+        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default() };
         let begin =
             |name: &str| Plane::start(&server, &clock, &random, &pki, Nodes::Simulated(0), Some(name.to_owned()), &all);
         let all_held_by = async |name: &str, count: usize| {
@@ -299,7 +303,7 @@ mod tests {
     async fn a_process_that_is_alone_writes_no_leases() {
         let (server, client, clock, pki) = serve().await;
         let all = Choice::parse("*").unwrap();
-        let all = Chosen { loops: &all, pods: &[] };
+        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default() };
         let plane = Plane::start(&server, &clock, &Random::seeded(1), &pki, Nodes::Simulated(0), None, &all);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(holders(&client).await.is_empty());

@@ -7,6 +7,7 @@ use crate::loops::{Choice, NODES};
 use crate::machine::{self, MachineError, MachineFlags, Nodes, Place, RangeFlags};
 use crate::plane::{Chosen, Plane};
 use crate::say::{complain, say};
+use crate::scheduling;
 use crate::scratch::Scratch;
 use crate::signals::Signals;
 use crate::store::{StoreError, StoreFlags};
@@ -55,6 +56,9 @@ pub(crate) struct Flags {
     /// those of the loops (deployment, replicaset, garbage, …), scheduler, and nodes for the node agents of this process.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = Choice::parse)]
     pub(crate) loops: Choice,
+    /// How the scheduler is set up: a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) with its names and extenders.
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<PathBuf>,
     /// Serve /control too, with which tests of operators in any language move time, wait until everything rests,
     /// inject faults, compare and fork (docs/control.md). The cluster's time is virtual.
     #[arg(long, requires = "ephemeral")]
@@ -75,6 +79,7 @@ impl Flags {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.store.check()?;
         self.ranges.check().map_err(Failure::Ranges)?;
+        scheduling::read(self.scheduler_config.as_deref())?;
         Ok(self.machine.check()?)
     }
 }
@@ -119,6 +124,8 @@ pub(crate) enum Failure {
     Listen { address: SocketAddr, source: io::Error },
     #[error("{0}")]
     Start(#[from] StartError),
+    #[error("{0}")]
+    Scheduling(#[from] scheduling::WrongSetup),
     #[error("how the cluster is reached cannot be published: {}", .0.message)]
     Publish(Status),
     #[error("{0}")]
@@ -285,6 +292,7 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     let described = nodes.described();
     let simulated = matches!(nodes, Nodes::Simulated(_)) && asked.is_none();
     let pki = Arc::new(pki);
+    let scheduler = scheduling::prepare(flags.scheduler_config.as_deref()).await?;
     let plane = Plane::start(
         &server,
         &clock,
@@ -292,7 +300,7 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
         &pki,
         nodes,
         identity,
-        &Chosen { loops: &flags.loops, pods: flags.ranges.cluster() },
+        &Chosen { loops: &flags.loops, pods: flags.ranges.cluster(), scheduler: &scheduler },
     );
     let plane = cluster.plane.insert(plane);
     plane.reach(&server, address.ip(), &pki, &clock).await?;

@@ -15,6 +15,38 @@ use crate::volumes::{self, Failure};
 
 /// Binds a Pod to the node that the cache already has it on.
 pub(crate) async fn bind(shared: &Shared, pod: &PodInfo, node: &str) {
+    match write_binding(shared, pod, node).await {
+        Ok(()) => {
+            shared.queue.remove(&pod.key, &pod.uid);
+            let message = format!("Successfully assigned {}/{} to {node}", pod.key.namespace(), pod.key.name());
+            shared.recorder.normal(pod.pod.as_ref(), "Scheduled", message);
+        }
+        Err(refused) => {
+            tracing::debug!(pod = %pod.key, node, why = refused.why, "the binding failed");
+            shared.cache().displace(&pod.uid);
+            shared.queue.happened(Event::PodRemoved);
+            // Gone, or bound by someone else: the watch will tell. If it does not, the next try finds out.
+            shared.queue.retry(pod);
+            if !refused.is_over {
+                let message = format!("binding rejected: {}", refused.why);
+                shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
+                write_condition(shared, pod, "SchedulerError", message).await;
+            }
+        }
+    }
+}
+
+struct Refused {
+    why: String,
+    /// The Pod is gone or has a node.
+    is_over: bool,
+}
+
+/// Through the extender that binds, if there is one for this Pod.
+async fn write_binding(shared: &Shared, pod: &PodInfo, node: &str) -> Result<(), Refused> {
+    if let Some(binder) = shared.extenders.iter().find(|extender| extender.binds() && extender.is_for(pod)) {
+        return binder.bind(pod, node).await.map_err(|why| Refused { why, is_over: false });
+    }
     let binding = Binding {
         metadata: ObjectMeta {
             namespace: Some(pod.key.namespace().to_owned()),
@@ -32,25 +64,16 @@ pub(crate) async fn bind(shared: &Shared, pod: &PodInfo, node: &str) {
     let parameters = PostParams::default();
     let bound =
         pods(shared, pod).create_subresource::<_, Value>("binding", pod.key.name(), &parameters, &binding).await;
-    match bound {
-        Ok(_) => {
-            shared.queue.remove(&pod.key, &pod.uid);
-            let message = format!("Successfully assigned {}/{} to {node}", pod.key.namespace(), pod.key.name());
-            shared.recorder.normal(pod.pod.as_ref(), "Scheduled", message);
-        }
-        Err(error) => {
-            tracing::debug!(pod = %pod.key, node, %error, "the binding failed");
-            shared.cache().displace(&pod.uid);
-            shared.queue.happened(Event::PodRemoved);
-            // Gone, or bound by someone else: the watch will tell. If it does not, the next try finds out.
-            shared.queue.retry(pod);
-            if !error.is_not_found() && !error.is_conflict() {
-                let message = format!("binding rejected: {error}");
-                shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
-                write_condition(shared, pod, "SchedulerError", message).await;
-            }
-        }
-    }
+    let refused =
+        |error: kube::Error| Refused { is_over: error.is_not_found() || error.is_conflict(), why: error.to_string() };
+    bound.map(|_| ()).map_err(refused)
+}
+
+/// Says what went wrong, and tries again.
+pub(crate) async fn report_failure(shared: &Shared, pod: &PodInfo, why: String) {
+    shared.queue.retry(pod);
+    shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", why.clone());
+    write_condition(shared, pod, "SchedulerError", why).await;
 }
 
 /// The same for a Pod that gets volumes with its node: they come first.

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
 use pintle_meta::Random;
 
 use crate::cache::Cache;
@@ -65,6 +67,27 @@ impl Cycle {
         Ok(only.name.clone())
     }
 
+    /// The nodes that would do, for those who have something to say about them.
+    pub fn feasible_nodes(&mut self, pod: &PodInfo, cache: &Cache) -> Result<Vec<(String, Arc<Node>)>, Diagnosis> {
+        let feasible = self.feasible(pod, cache)?;
+        Ok(feasible.into_iter().map(|node| (node.name.clone(), node.node.clone())).collect())
+    }
+
+    /// How good each of these nodes is, as far as they are still there.
+    pub fn scores(&self, pod: &PodInfo, cache: &Cache, nodes: &[(String, Arc<Node>)]) -> BTreeMap<String, i64> {
+        let there: Vec<&NodeInfo> = nodes.iter().filter_map(|(name, _)| cache.node(name)).collect();
+        let sums = self.sums(pod, cache, &there);
+        there.iter().map(|node| node.name.clone()).zip(sums).collect()
+    }
+
+    /// One with the highest score; empty if there is none at all.
+    pub fn choose(&self, scores: &BTreeMap<String, i64>) -> String {
+        let highest = scores.values().copied().max().unwrap_or(0);
+        let best: Vec<&String> = scores.iter().filter(|(_, score)| **score == highest).map(|(name, _)| name).collect();
+        let chosen = usize::try_from(self.random.below(best.len().max(1) as u64)).unwrap_or(0);
+        best.get(chosen).map(|name| (*name).clone()).unwrap_or_default()
+    }
+
     fn feasible<'a>(&mut self, pod: &'a PodInfo, cache: &'a Cache) -> Result<Vec<&'a NodeInfo>, Diagnosis> {
         let nodes = cache.nodes();
         for plugin in &self.plugins {
@@ -98,6 +121,16 @@ impl Cycle {
 
     /// The node with the highest sum of weighted scores; among equals chance decides.
     fn best<'a>(&self, pod: &'a PodInfo, cache: &'a Cache, feasible: &[&'a NodeInfo]) -> &'a NodeInfo {
+        let sums = self.sums(pod, cache, feasible);
+        let highest = sums.iter().copied().max().unwrap_or(0);
+        let best: Vec<&'a NodeInfo> =
+            sums.iter().zip(feasible).filter(|(sum, _)| **sum == highest).map(|(_, node)| *node).collect();
+        let chosen = usize::try_from(self.random.below(best.len() as u64)).unwrap_or(0);
+        best[chosen]
+    }
+
+    /// The sum of weighted scores of each node.
+    fn sums<'a>(&self, pod: &'a PodInfo, cache: &'a Cache, feasible: &[&'a NodeInfo]) -> Vec<i64> {
         let mut sums = vec![0i64; feasible.len()];
         let mut scores = vec![0i64; feasible.len()];
         for plugin in &self.plugins {
@@ -110,11 +143,7 @@ impl Cycle {
                 *sum += value * plugin.weight();
             }
         }
-        let highest = sums.iter().copied().max().unwrap_or(0);
-        let best: Vec<&'a NodeInfo> =
-            sums.iter().zip(feasible).filter(|(sum, _)| **sum == highest).map(|(_, node)| *node).collect();
-        let chosen = usize::try_from(self.random.below(best.len() as u64)).unwrap_or(0);
-        best[chosen]
+        sums
     }
 }
 
@@ -136,7 +165,7 @@ mod tests {
     use crate::testing::{asking, node, pod};
 
     fn cycle() -> Cycle {
-        Cycle::new(plugins::all(), Random::seeded(1))
+        Cycle::new(plugins::all(BTreeSet::new()), Random::seeded(1))
     }
 
     #[test]

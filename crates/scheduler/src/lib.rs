@@ -5,16 +5,19 @@
 //! In the order in which a Pod walks them:
 //!
 //! - [`scheduler`]: the loop, and how to start and stop it
+//! - [`setup`]: what it is told, a KubeSchedulerConfiguration
 //! - `watch`: from changes in the cluster to the cache and the queue
 //! - [`queue`]: Pods that wait for a node
 //! - [`cycle`]: one Pod, all nodes, one answer; no I/O
 //! - [`plugins`]: what keeps a Pod off a node and what makes one better, one file each
+//! - `extended`: the same with extenders, `extender`: one of them, asked over HTTP
 //! - [`cache`]: nodes and the Pods on them, bound or assumed
 //! - [`storage`]: claims and volumes, and which a Pod would have where
 //! - [`pod`], [`node`], [`resources`], [`terms`]: objects as the scheduler sees them, read once
 //! - `volumes`: gives a Pod its volumes before its node; `bind`: tells the API server
 
 pub mod scheduler;
+pub mod setup;
 
 mod watch;
 
@@ -22,6 +25,9 @@ pub mod queue;
 
 pub mod cycle;
 pub mod plugins;
+
+mod extended;
+mod extender;
 
 pub mod cache;
 pub mod node;
@@ -36,7 +42,8 @@ mod volumes;
 #[cfg(test)]
 mod testing;
 
-pub use scheduler::Scheduler;
+pub use scheduler::{Prepared, Scheduler};
+pub use setup::Setup;
 
 /// The scheduler that Pods have unless they name another.
 pub const DEFAULT_NAME: &str = "default-scheduler";

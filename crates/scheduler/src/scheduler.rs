@@ -8,11 +8,13 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cache::Cache;
 use crate::cycle::{Cycle, Diagnosis};
+use crate::extender::Extender;
 use crate::pod::PodInfo;
 use crate::queue::{Depth, Queue};
+use crate::setup::Setup;
 use crate::storage::Choice;
 use crate::watch::Watch;
-use crate::{DEFAULT_NAME, bind, plugins};
+use crate::{DEFAULT_NAME, bind, extended, plugins};
 
 /// Bindings and failure reports that may be under way at once.
 const IN_FLIGHT: usize = 128;
@@ -27,6 +29,9 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     /// For Pods that wait for their volumes.
     pub(crate) storage_changed: Notify,
+    /// Pods that name one of these are its own.
+    pub(crate) names: Vec<String>,
+    pub(crate) extenders: Vec<Arc<Extender>>,
     pub(crate) context: Arc<Context>,
     pub(crate) recorder: Recorder,
 }
@@ -46,17 +51,17 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Starts with an empty mind: all it knows comes from the API server.
-    pub fn start(context: &Context) -> Self {
+    pub fn start(context: &Context, prepared: Prepared) -> Self {
         let (trigger, context) = context.named(AGENT);
-        let (shared, cycle) = prepare(context);
+        let (shared, cycle) = prepare(context, prepared);
         let task = tokio::spawn(run(shared.clone(), cycle));
         Scheduler { shared, trigger, task }
     }
 
     /// The same without a task of its own: it ends with the context's shutdown, and at once when it is dropped.
-    pub async fn run(context: &Context) {
+    pub async fn run(context: &Context, prepared: Prepared) {
         let (_trigger, context) = context.named(AGENT);
-        let (shared, cycle) = prepare(context);
+        let (shared, cycle) = prepare(context, prepared);
         run(shared, cycle).await;
     }
 
@@ -82,17 +87,47 @@ impl Scheduler {
     }
 }
 
-fn prepare(context: Context) -> (Arc<Shared>, Cycle) {
-    let cycle = Cycle::new(plugins::all(), context.random.clone());
-    let helped_by = cycle.plugins().iter().map(|plugin| (plugin.name(), plugin.helped_by())).collect();
+/// A setup whose extenders can be asked.
+#[derive(Clone, Default)]
+pub struct Prepared {
+    setup: Setup,
+    extenders: Vec<Arc<Extender>>,
+}
+
+impl Prepared {
+    pub async fn of(setup: Setup) -> Result<Self, String> {
+        let mut extenders = Vec::new();
+        for extender in &setup.extenders {
+            extenders.push(Arc::new(Extender::connect(extender).await?));
+        }
+        Ok(Prepared { setup, extenders })
+    }
+}
+
+fn prepare(context: Context, Prepared { setup, extenders }: Prepared) -> (Arc<Shared>, Cycle) {
+    let ignored = setup.extenders.iter().flat_map(|extender| extender.ignored.iter().cloned()).collect();
+    let cycle = Cycle::new(plugins::all(ignored), context.random.clone());
+    let of_plugins = cycle.plugins().iter().map(|plugin| (plugin.name(), plugin.helped_by()));
+    let helped_by = of_plugins.chain([(plugins::EXTENDER, &plugins::Event::ALL[..])]).collect();
     let shared = Arc::new(Shared {
         cache: Mutex::default(),
         queue: Queue::new(helped_by),
         storage_changed: Notify::new(),
-        recorder: context.recorder(DEFAULT_NAME),
+        recorder: context.recorder(setup.names.first().map_or(DEFAULT_NAME, String::as_str)),
+        names: setup.names,
+        extenders,
         context: Arc::new(context),
     });
     (shared, cycle)
+}
+
+/// What became of a try.
+pub(crate) enum Verdict {
+    /// The node, and the volumes that the Pod gets there.
+    Placed(String, Choice),
+    Unschedulable(Diagnosis),
+    /// Something else went wrong.
+    Failed(String),
 }
 
 async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
@@ -111,18 +146,26 @@ async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
             while under_way.try_join_next().is_some() {}
             let pod = shared.queue.next().await;
-            let Some(outcome) = attempt(&shared, &mut cycle, &pod) else { continue };
+            let asked = shared.extenders.iter().filter(|extender| extender.is_for(&pod));
+            let extenders: Vec<&Extender> = asked.map(AsRef::as_ref).collect();
+            let verdict = match extenders[..] {
+                [] => attempt(&shared, &mut cycle, &pod),
+                _ if !is_wanted(&shared, &pod) => None,
+                _ => extended::attempt(&shared, &mut cycle, &pod, &extenders).await,
+            };
+            let Some(verdict) = verdict else { continue };
             let shared = shared.clone();
             under_way.spawn(async move {
                 let write = async {
-                    match outcome {
-                        Ok((node, choice)) if choice.is_empty() => bind::bind(&shared, &pod, &node).await,
-                        Ok((node, choice)) => {
+                    match verdict {
+                        Verdict::Placed(node, choice) if choice.is_empty() => bind::bind(&shared, &pod, &node).await,
+                        Verdict::Placed(node, choice) => {
                             // Volumes may take minutes, and others must not wait for them.
                             drop(permit);
                             bind::bind_with_volumes(&shared, &pod, &node, &choice).await;
                         }
-                        Err(diagnosis) => bind::report(&shared, &pod, &diagnosis).await,
+                        Verdict::Unschedulable(diagnosis) => bind::report(&shared, &pod, &diagnosis).await,
+                        Verdict::Failed(why) => bind::report_failure(&shared, &pod, why).await,
                     }
                 };
                 because_of(&pod, &shared.context).scope(write).await;
@@ -145,22 +188,37 @@ fn because_of(pod: &PodInfo, context: &Arc<Context>) -> Arc<Attempt> {
 }
 
 /// Finds a node and takes it, or sets the Pod aside; nothing if the Pod needs no node.
-fn attempt(shared: &Shared, cycle: &mut Cycle, pod: &Arc<PodInfo>) -> Option<Result<(String, Choice), Diagnosis>> {
+fn attempt(shared: &Shared, cycle: &mut Cycle, pod: &Arc<PodInfo>) -> Option<Verdict> {
+    if !is_wanted(shared, pod) {
+        return None;
+    }
     let mut cache = shared.cache();
-    if cache.is_placed(&pod.uid) || pod.is_going() {
+    match cycle.schedule(pod, &cache) {
+        Ok(node) => take(shared, &mut cache, pod, node),
+        Err(diagnosis) => {
+            shared.queue.park(pod, &diagnosis.plugins);
+            Some(Verdict::Unschedulable(diagnosis))
+        }
+    }
+}
+
+/// Does the Pod need a node?
+fn is_wanted(shared: &Shared, pod: &PodInfo) -> bool {
+    let placed = shared.cache().is_placed(&pod.uid) || pod.is_going();
+    if placed {
+        shared.queue.remove(&pod.key, &pod.uid);
+    }
+    !placed
+}
+
+/// Notes that the Pod is on the node, before the API server knows; nothing if it got one meanwhile.
+pub(crate) fn take(shared: &Shared, cache: &mut Cache, pod: &Arc<PodInfo>, node: String) -> Option<Verdict> {
+    if cache.is_placed(&pod.uid) {
         shared.queue.remove(&pod.key, &pod.uid);
         return None;
     }
-    Some(match cycle.schedule(pod, &cache) {
-        Ok(node) => {
-            let choice = cache.node(&node).map(|node| cache.storage.choice_for(pod, node)).unwrap_or_default();
-            cache.storage.assume(&choice, &node);
-            cache.place(pod.clone(), &node);
-            Ok((node, choice))
-        }
-        Err(diagnosis) => {
-            shared.queue.park(pod, &diagnosis.plugins);
-            Err(diagnosis)
-        }
-    })
+    let choice = cache.node(&node).map(|node| cache.storage.choice_for(pod, node)).unwrap_or_default();
+    cache.storage.assume(&choice, &node);
+    cache.place(pod.clone(), &node);
+    Some(Verdict::Placed(node, choice))
 }

@@ -139,7 +139,7 @@ fn on_pod(shared: &Shared, change: &Change<Pod>) {
         shared.cache().place(Arc::new(PodInfo::new(pod.clone())), node);
         shared.queue.remove(&change.key(), uid);
         shared.queue.happened(Event::PodPlaced);
-    } else if is_ours(pod) && !change.is_resync() {
+    } else if is_ours(pod, &shared.names) && !change.is_resync() {
         shared.queue.put(Arc::new(PodInfo::new(pod.clone())));
     } else if pod.metadata.deletion_timestamp.is_some() {
         shared.queue.remove(&change.key(), uid);
@@ -147,9 +147,9 @@ fn on_pod(shared: &Shared, change: &Change<Pod>) {
 }
 
 /// Waits for this scheduler: no node, not on its way out, and not another scheduler's.
-fn is_ours(pod: &Pod) -> bool {
+fn is_ours(pod: &Pod, names: &[String]) -> bool {
     let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(DEFAULT_NAME);
-    scheduler == DEFAULT_NAME && pod.metadata.deletion_timestamp.is_none()
+    names.iter().any(|name| name == scheduler) && pod.metadata.deletion_timestamp.is_none()
 }
 
 fn is_over(pod: &Pod) -> bool {

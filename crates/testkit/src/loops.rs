@@ -8,7 +8,7 @@ use futures::FutureExt;
 use pintle_controllers::roster;
 use pintle_kubelet::Fleet;
 use pintle_runtime::Context;
-use pintle_scheduler::Scheduler;
+use pintle_scheduler::{Prepared, Scheduler};
 use std::sync::Arc;
 
 const SCHEDULER: &str = "scheduler";
@@ -63,7 +63,8 @@ impl Cluster {
     }
 
     pub fn start_scheduler(&self) {
-        let factory: Factory = Arc::new(|context: Context| async move { Scheduler::run(&context).await }.boxed());
+        let run = |context: Context| async move { Scheduler::run(&context, Prepared::default()).await }.boxed();
+        let factory: Factory = Arc::new(run);
         self.start_process(SCHEDULER, pintle_scheduler::scheduler::AGENT, factory, None);
     }
 

@@ -1,5 +1,6 @@
 //! A request for a certificate says who asks; not who it says, but who it is. Approving and signing are rights of their own.
 
+use super::rights::only_owners_or_finalizers_differ;
 use super::{Operation, Plugin, Review};
 use crate::authn::{MASTERS, User};
 use crate::call::Call;
@@ -74,7 +75,17 @@ async fn must_be_entitled(review: &Review<'_>, csr: &Value) -> Result<(), Status
         "status" if differs(&["status", "certificate"]) || differs(&["status", "conditions"]) => "sign",
         _ => return Ok(()),
     };
-    let signer = object::text(csr, &["spec", "signerName"]);
+    // The name of the signer never changes; what is asked of the rights is what is stored.
+    let signer = object::text(review.old.unwrap_or(csr), &["spec", "signerName"]);
+    if may(review, verb, signer).await {
+        return Ok(());
+    }
+    let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
+    Err(review.forbidden(object::name(csr), &why))
+}
+
+/// Has the user this right for a signer, or for all signers of its domain?
+async fn may(review: &Review<'_>, verb: &'static str, signer: &str) -> bool {
     let all = signer.split_once('/').map(|(domain, _)| format!("{domain}/*")).unwrap_or_default();
     for name in [signer, &all] {
         let path = ResourcePath {
@@ -85,9 +96,31 @@ async fn must_be_entitled(review: &Review<'_>, csr: &Value) -> Result<(), Status
         };
         let right = Call::asks(review.call.user.clone(), Verb::right(verb), path);
         if review.authorizer().allows(&right).await {
-            return Ok(());
+            return true;
         }
     }
-    let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
-    Err(review.forbidden(object::name(csr), &why))
+    false
+}
+
+/// Whoever publishes for a signer which certificates to trust needs the right to vouch for it.
+pub struct TrustBundles;
+
+impl Plugin for TrustBundles {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        let written = matches!(review.operation, Operation::Create | Operation::Update);
+        written && review.is_of(GROUP, "clustertrustbundles", "")
+    }
+
+    fn validate<'a>(&'a self, review: &'a Review<'a>, bundle: Option<&'a Value>) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let Some(bundle) = bundle else { return Ok(()) };
+            let signer = object::text(bundle, &["spec", "signerName"]);
+            let only_collected = review.old.is_some_and(|old| only_owners_or_finalizers_differ(old, bundle));
+            if signer.is_empty() || only_collected || may(review, "attest", signer).await {
+                return Ok(());
+            }
+            let why = format!("user not permitted to attest for signerName {signer:?}");
+            Err(review.forbidden(object::name(bundle), &why))
+        })
+    }
 }

@@ -8,16 +8,22 @@
 mod account;
 mod certificates;
 mod definitions;
+mod ingress_class;
 mod limits;
 mod namespaces;
 mod node_restriction;
 mod node_taint;
+mod pod_resize;
+mod pod_security;
 mod priority;
+mod quota;
 mod rights;
 mod runtime_class;
 mod storage_class;
 mod storage_protection;
 mod tolerations;
+mod topology_labels;
+mod volume_expansion;
 pub mod webhooks;
 
 use crate::authz::Authorizer;
@@ -28,9 +34,10 @@ use crate::notes::Notes;
 use crate::registry::{DeleteOptions, Registry, read_error};
 use futures::future::BoxFuture;
 use pintle_meta::Status;
-use pintle_store::{Range, Revision, Store};
+use pintle_store::{Op, Range, Revision, Splice, Store};
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::OwnedMutexGuard;
 use webhooks::Round;
 
 /// Every plugin, in the order in which they are asked.
@@ -42,16 +49,24 @@ fn plugins(store: &Arc<dyn Store>, webhooks: &webhooks::Families) -> Vec<Box<dyn
         Box::new(account::Account),
         Box::new(node_restriction::NodeRestriction),
         Box::new(node_taint::NodeTaint),
+        Box::new(pod_security::PodSecurity),
         Box::new(priority::Priority),
         Box::new(tolerations::Tolerations),
         Box::new(storage_class::StorageClass),
         Box::new(storage_protection::StorageProtection),
+        Box::new(volume_expansion::VolumeExpansion),
         Box::new(runtime_class::RuntimeClass),
         Box::new(certificates::Certificates),
+        Box::new(certificates::TrustBundles),
+        Box::new(ingress_class::IngressClass),
+        Box::new(topology_labels::TopologyLabels),
+        Box::new(pod_resize::PodResize),
         Box::new(rights::Rights),
         Box::new(webhooks::Lockout),
         Box::new(webhooks::Mutating::new(store, webhooks.clone())),
         Box::new(webhooks::Validating::new(store, webhooks.clone())),
+        // Last: what another plugin refuses is not charged.
+        Box::new(quota::Quota::default()),
     ]
 }
 
@@ -257,16 +272,46 @@ impl<'a> Review<'a> {
     }
 }
 
-/// What a decision rests on: stored objects that must be unchanged when the write is committed.
+/// What a decision rests on and what it costs: what else the transaction of the write checks and changes.
 #[derive(Default)]
-pub struct Conditions(Mutex<Vec<(Arc<str>, Revision)>>);
+pub struct Conditions(Mutex<Terms>);
+
+#[derive(Default)]
+struct Terms {
+    checks: Vec<(Arc<str>, Revision)>,
+    writes: Vec<(Arc<str>, Splice)>,
+    held: Vec<OwnedMutexGuard<()>>,
+}
 
 impl Conditions {
+    /// A stored object must be unchanged when the write is committed.
     pub fn add(&self, key: Arc<str>, revision: Revision) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key, revision));
+        self.terms().checks.push((key, revision));
+    }
+
+    /// A stored object that is unchanged then becomes this one, together with the write.
+    pub fn write(&self, key: Arc<str>, revision: Revision, value: Splice) {
+        let mut terms = self.terms();
+        terms.checks.push((key.clone(), revision));
+        terms.writes.push((key, value));
+    }
+
+    /// Keeps others out until the write is committed or given up.
+    pub fn hold(&self, lock: OwnedMutexGuard<()>) {
+        self.terms().held.push(lock);
     }
 
     pub fn checks(&self) -> Vec<(Arc<str>, Revision)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.terms().checks.clone()
+    }
+
+    pub fn writes(&self) -> Vec<Op> {
+        let put =
+            |(key, value): &(Arc<str>, Splice)| Op::Put { key: key.clone(), value: value.clone(), expires_at: None };
+        self.terms().writes.iter().map(put).collect()
+    }
+
+    fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

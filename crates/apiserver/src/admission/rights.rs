@@ -102,7 +102,7 @@ fn full_authority() -> [Rule; 2] {
 }
 
 /// The garbage collector lets go of roles and bindings without the rights that are in them.
-fn only_owners_or_finalizers_differ(old: &Value, new: &Value) -> bool {
+pub(super) fn only_owners_or_finalizers_differ(old: &Value, new: &Value) -> bool {
     let rest = |object: &Value| {
         let mut rest = object.clone();
         let metadata = object::metadata(&mut rest);

@@ -1,5 +1,6 @@
 //! A claim that names no storage class gets the cluster's default one.
 
+use super::ingress_class::newest_default;
 use super::{Plugin, Review};
 use crate::keys;
 use futures::future::BoxFuture;
@@ -28,13 +29,10 @@ async fn choose(review: &Review<'_>, claim: &mut Value) -> Result<(), Status> {
     if object::at(claim, &["spec", "storageClassName"]).is_some() {
         return Ok(());
     }
-    let classes = review.list(keys::STORAGE_CLASSES).await?.into_iter();
-    let newest = classes.filter(|c| object::text(c, &["metadata", "annotations", DEFAULT]) == "true").max_by(|a, b| {
-        let created = |c: &Value| object::text(c, &["metadata", "creationTimestamp"]).to_owned();
-        created(a).cmp(&created(b)).then_with(|| object::name(b).cmp(object::name(a)))
-    });
+    let classes = review.list(keys::STORAGE_CLASSES).await?;
+    let newest = newest_default(&classes, DEFAULT);
     if let Some(class) = newest {
-        object::map_at(claim, "spec").insert("storageClassName".into(), object::name(&class).into());
+        object::map_at(claim, "spec").insert("storageClassName".into(), object::name(class).into());
     }
     Ok(())
 }

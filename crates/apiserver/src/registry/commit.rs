@@ -94,6 +94,7 @@ impl Write<'_> {
             txn.checks.push((key.clone(), expected));
             let conditions = draft.conditions.checks();
             txn.checks.extend(conditions.iter().map(|(key, revision)| (key.clone(), Expect::Revision(*revision))));
+            txn.ops.extend(draft.conditions.writes());
             match self.transact(txn).await? {
                 Ok(committed) => {
                     let effect = Effect::of(old.map(|old| &old.value), &draft.object);

@@ -66,10 +66,10 @@ pub async fn bind(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -
 fn bound(pod: &Value, node: &str, binding: &Value, now: &str) -> Value {
     let mut pod = pod.clone();
     object::set(&mut pod, &["spec", "nodeName"], node);
-    for (key, value) in
-        object::at(binding, &["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten()
-    {
-        object::set(&mut pod, &["metadata", "annotations", key], value.clone());
+    for kind in ["annotations", "labels"] {
+        for (key, value) in object::at(binding, &["metadata", kind]).and_then(Value::as_object).into_iter().flatten() {
+            object::set(&mut pod, &["metadata", kind, key], value.clone());
+        }
     }
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     let mut conditions: Vec<Value> = object::list(&pod, &["status", "conditions"]).to_vec();

@@ -18,6 +18,8 @@ mod volume_binding;
 mod volume_restrictions;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::node::NodeInfo;
@@ -87,15 +89,30 @@ pub enum Event {
     StorageChanged,
 }
 
+impl Event {
+    pub const ALL: [Event; 6] = [
+        Event::NodeAdded,
+        Event::NodeChanged,
+        Event::PodPlaced,
+        Event::PodRemoved,
+        Event::NamespaceChanged,
+        Event::StorageChanged,
+    ];
+}
+
+/// Who rejected a Pod when extenders did: what they go by nobody knows, so anything may help.
+pub const EXTENDER: &str = "Extender";
+
 /// Every plugin; filters are asked in this order, the cheap and telling ones first.
-pub fn all() -> Vec<Box<dyn Plugin>> {
+/// The nodes' amounts of `ignored` resources do not count: somebody else manages them.
+pub fn all(ignored: BTreeSet<String>) -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(node_unschedulable::NodeUnschedulable),
         Box::new(node_name::NodeName),
         Box::new(taint_toleration::TaintToleration),
         Box::new(node_affinity::NodeAffinity),
         Box::new(node_ports::NodePorts),
-        Box::new(resources_fit::ResourcesFit),
+        Box::new(resources_fit::ResourcesFit { ignored: Arc::new(ignored) }),
         Box::new(volume_restrictions::VolumeRestrictions),
         Box::new(volume_binding::VolumeBinding),
         Box::new(pod_topology_spread::PodTopologySpread),

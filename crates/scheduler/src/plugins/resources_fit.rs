@@ -1,15 +1,21 @@
 //! A node must have what a Pod asks for; one with more left is better.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::{Event, Filter, MAX_SCORE, Plugin, Rejection, Score};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
-pub(super) struct ResourcesFit;
+#[derive(Default)]
+pub(super) struct ResourcesFit {
+    /// Resources that somebody else manages.
+    pub(super) ignored: Arc<BTreeSet<String>>,
+}
 
-struct Fit<'a>(&'a PodInfo);
+struct Fit<'a>(&'a PodInfo, Arc<BTreeSet<String>>);
 
 impl Plugin for ResourcesFit {
     fn name(&self) -> &'static str {
@@ -21,7 +27,7 @@ impl Plugin for ResourcesFit {
     }
 
     fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
-        Some(Box::new(Fit(pod)))
+        Some(Box::new(Fit(pod, self.ignored.clone())))
     }
 
     fn score<'a>(
@@ -30,7 +36,7 @@ impl Plugin for ResourcesFit {
         _cache: &'a Cache,
         _feasible: &[&'a NodeInfo],
     ) -> Option<Box<dyn Score + 'a>> {
-        Some(Box::new(Fit(pod)))
+        Some(Box::new(Fit(pod, self.ignored.clone())))
     }
 }
 
@@ -51,7 +57,7 @@ impl Filter for Fit<'_> {
         if lacks(asked.ephemeral_storage, has.ephemeral_storage, taken.ephemeral_storage) {
             reasons.push(Cow::Borrowed("Insufficient ephemeral-storage"));
         }
-        for (name, amount) in &asked.extended {
+        for (name, amount) in asked.extended.iter().filter(|(name, _)| !self.1.contains(*name)) {
             let of = |list: &std::collections::BTreeMap<String, i64>| list.get(name).copied().unwrap_or(0);
             if lacks(*amount, of(&has.extended), of(&taken.extended)) {
                 reasons.push(Cow::Owned(format!("Insufficient {name}")));
@@ -100,12 +106,12 @@ mod tests {
         cache.set_node(node("a", json!({})));
         cache.place(asking("present", "2", "1Gi"), "a");
         for (pod, expected) in cases {
-            assert_eq!(verdicts(&ResourcesFit, &pod, &cache), [expected]);
+            assert_eq!(verdicts(&ResourcesFit::default(), &pod, &cache), [expected]);
         }
         for index in 0..9 {
             cache.place(pod(&index.to_string(), json!({})), "a");
         }
-        assert_eq!(verdicts(&ResourcesFit, &pod("p", json!({})), &cache), ["Too many pods"]);
+        assert_eq!(verdicts(&ResourcesFit::default(), &pod("p", json!({})), &cache), ["Too many pods"]);
     }
 
     #[test]
@@ -114,6 +120,6 @@ mod tests {
         cache.set_node(node("a", json!({})));
         cache.set_node(node("b", json!({})));
         cache.place(asking("present", "2", "4Gi"), "a");
-        assert_eq!(scores(&ResourcesFit, &asking("p", "1", "2Gi"), &cache), Some(vec![25, 75]));
+        assert_eq!(scores(&ResourcesFit::default(), &asking("p", "1", "2Gi"), &cache), Some(vec![25, 75]));
     }
 }

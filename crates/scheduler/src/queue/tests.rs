@@ -10,7 +10,7 @@ use crate::plugins;
 use crate::testing::pod;
 
 fn queue() -> Queue {
-    Queue::new(plugins::all().iter().map(|plugin| (plugin.name(), plugin.helped_by())).collect())
+    Queue::new(plugins::all(Default::default()).iter().map(|plugin| (plugin.name(), plugin.helped_by())).collect())
 }
 
 async fn name(queue: &Queue) -> String {

@@ -111,3 +111,27 @@ fn every_namespace_has_the_servers_certificate_wherever_that_loop_is_lost() {
     // The list that would show what was missed is refused for a while.
     scenario.explore(145..146);
 }
+
+#[test]
+fn a_quota_gives_back_what_is_freed_wherever_its_loop_is_lost() {
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+    let scenario = Scenario::of("resourcequota-controller")
+        .on(with(&["resourcequota", "serviceaccount"], 0, false))
+        .steps(move |cluster| async move {
+            create(&cluster, map("before")).await;
+            let hard = json!({"configmaps": "3", "pods": "1", "requests.storage": "1Gi"});
+            create(
+                &cluster,
+                json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "default"},
+                    "spec": {"hard": hard}}),
+            )
+            .await;
+            cluster.settle().await;
+            create(&cluster, pod("p")).await;
+            create(&cluster, map("after")).await;
+            cluster.settle().await;
+            delete::<ConfigMap>(&cluster, "before", DeleteParams::default()).await;
+            delete::<Pod>(&cluster, "p", DeleteParams::default().grace_period(0)).await;
+        });
+    torture(&scenario);
+}

@@ -20,6 +20,7 @@ mod lists_and_watches;
 mod manager;
 mod notations;
 mod own_objects;
+mod quotas;
 mod runtime_faults;
 mod schemas;
 mod services;

@@ -14,7 +14,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_create(&self, pod: &mut Value) {
-        let class = default::quality_of_service(pod);
+        let class = pintle_rules::pod::quality(pod).name();
         object::set(pod, &["status"], json!({"phase": "Pending", "qosClass": class}));
         if !object::list(pod, &["spec", "schedulingGates"]).is_empty() {
             let condition = json!({"type": "PodScheduled", "status": "False", "lastProbeTime": null,

@@ -71,30 +71,6 @@ fn host_ports(container: &mut Value) {
     }
 }
 
-/// How a Pod fares when memory runs short: from what its containers request and limit.
-pub fn quality_of_service(pod: &Value) -> &'static str {
-    let mut any = false;
-    let mut guaranteed = true;
-    for kind in ["containers", "initContainers"] {
-        for container in object::list(pod, &["spec", kind]) {
-            for resource in ["cpu", "memory"] {
-                let amount = |of: &str| {
-                    let text = object::text(container, &["resources", of, resource]);
-                    pintle_meta::quantity::Quantity::parse(text).ok().filter(|q| !q.is_zero())
-                };
-                let (request, limit) = (amount("requests"), amount("limits"));
-                any |= request.is_some() || limit.is_some();
-                guaranteed &= limit.is_some() && request.is_none_or(|r| limit == Some(r));
-            }
-        }
-    }
-    match (any, guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,25 +87,6 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_latest(image), latest, "{image}");
-        }
-    }
-
-    #[test]
-    fn a_pod_is_guaranteed_only_if_all_of_it_is_limited() {
-        let pod = |resources: Value| json!({"spec": {"containers": [{"resources": resources}]}});
-        for (resources, class) in [
-            (json!({}), "BestEffort"),
-            (json!({"requests": {"cpu": "1"}}), "Burstable"),
-            (
-                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1Gi"}}),
-                "Guaranteed",
-            ),
-            (
-                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}}),
-                "Burstable",
-            ),
-        ] {
-            assert_eq!(quality_of_service(&pod(resources)), class);
         }
     }
 }

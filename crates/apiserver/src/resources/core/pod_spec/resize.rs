@@ -1,9 +1,9 @@
 //! What may change in a Pod that runs through its `resize` door: processors and memory of its containers, nothing else.
 
-use super::default::quality_of_service;
 use crate::resources::check::same;
 use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::object;
+use pintle_rules::pod::quality;
 use serde_json::Value;
 
 const KINDS: [&str; 2] = ["containers", "initContainers"];
@@ -39,9 +39,9 @@ pub fn check(pod: &Value, old: &Value, errors: &mut Errors) {
         errors.push(Error::forbidden(&path, "pods with pod-level resources cannot be resized"));
         return;
     }
-    let class = quality_of_service(pod);
-    if class != quality_of_service(old) {
-        errors.push(Error::invalid(&path, class, "Pod QOS Class may not change as a result of resizing"));
+    let class = quality(pod);
+    if class != quality(old) {
+        errors.push(Error::invalid(&path, class.name(), "Pod QOS Class may not change as a result of resizing"));
     }
     for kind in KINDS {
         let before = object::list(old, &["spec", kind]);

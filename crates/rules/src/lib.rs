@@ -1,0 +1,18 @@
+//! API semantics as pure functions over objects, for the components that must agree on them: the API server's admission and
+//! the control loops.
+//!
+//! # Layout
+//!
+//! - [`amounts`]: lists of resources with their amounts: added, subtracted, compared
+//! - [`resources`]: which names of resources mean what
+//! - [`pod`]: what a Pod requests, its limits, its class of service
+//! - [`quota`]: what a ResourceQuota counts, and which objects are in its scopes
+
+pub mod amounts;
+pub mod resources;
+
+pub mod pod;
+
+pub mod quota;
+
+pub use amounts::Amounts;
