@@ -7,12 +7,15 @@
 //! - Redirects are not followed, and answers are bounded.
 
 mod client;
+mod endpoint;
 mod pool;
+pub mod review;
 pub mod service;
 mod trust;
 mod verify;
 
 pub use client::{Client, Unanswered};
+pub use endpoint::{Endpoint, EndpointError};
 pub use trust::{Trust, TrustError};
 
 use crate::nodes::Duplex;
@@ -87,6 +90,8 @@ pub enum Failure {
     Plain,
     #[error("EOF")]
     Closed,
+    #[error("read: connection reset by peer")]
+    Reset,
     #[error("{0}")]
     Http(String),
     #[error("the answer is larger than {MAX_ANSWER_BYTES} bytes")]
@@ -125,6 +130,10 @@ impl Outbound {
 
     /// Opens a connection of its own, for a request that is streamed or changes its protocol.
     pub async fn connect(&self, registry: &Registry, to: &Destination) -> Result<Box<dyn Duplex>, Failure> {
+        self.open(Some(registry), to).await
+    }
+
+    async fn open(&self, registry: Option<&Registry>, to: &Destination) -> Result<Box<dyn Duplex>, Failure> {
         let connecting = tokio::time::timeout(CONNECT, self.dial(registry, &to.place)).await;
         let late = |_| Failure::Dial { address: to.place.authority(), why: "i/o timeout".to_owned() };
         let connection = connecting.map_err(late)??;
@@ -134,10 +143,12 @@ impl Outbound {
         Ok(Box::new(secure))
     }
 
-    async fn dial(&self, registry: &Registry, place: &Place) -> Result<Box<dyn Duplex>, Failure> {
+    async fn dial(&self, registry: Option<&Registry>, place: &Place) -> Result<Box<dyn Duplex>, Failure> {
         let (network, addresses) = match place {
             Place::Address { host, port } => (self.direct.load_full(), vec![(host.clone(), *port)]),
             Place::Service { namespace, name, port } => {
+                let unknown = || Failure::Service(Status::unavailable("no services are known here"));
+                let registry = registry.ok_or_else(unknown)?;
                 let endpoints = service::endpoints(registry, namespace, name, *port).await.map_err(Failure::Service)?;
                 (self.endpoints.load_full(), endpoints)
             }
@@ -156,6 +167,26 @@ impl Outbound {
     pub async fn ask(
         &self,
         registry: &Registry,
+        to: &Destination,
+        request: Request<Bytes>,
+        limit: Duration,
+    ) -> Result<Response<Bytes>, Failure> {
+        self.exchange(Some(registry), to, request, limit).await
+    }
+
+    /// The same for a program that a URL names, before there is a registry or beside it.
+    pub async fn ask_address(
+        &self,
+        to: &Destination,
+        request: Request<Bytes>,
+        limit: Duration,
+    ) -> Result<Response<Bytes>, Failure> {
+        self.exchange(None, to, request, limit).await
+    }
+
+    async fn exchange(
+        &self,
+        registry: Option<&Registry>,
         to: &Destination,
         request: Request<Bytes>,
         limit: Duration,

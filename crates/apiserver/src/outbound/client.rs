@@ -1,12 +1,13 @@
 //! A program as a `clientConfig` names it: by URL or by Service, with the authority of its certificate.
 
+use super::review::words;
 use super::{Destination, Failure, Place, Trust};
 use crate::parse;
 use crate::registry::Registry;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Uri, header};
+use http::{Request, Response, Uri, header};
 use pintle_meta::object;
 use serde_json::Value;
 use std::sync::OnceLock;
@@ -142,33 +143,10 @@ fn unless_error(response: Response<Bytes>) -> Result<Bytes, String> {
     let is_text = media.is_empty() || media.starts_with("text/");
     let shown = if is_text { String::from_utf8_lossy(shown).trim().to_owned() } else { "unknown".to_owned() };
     Err(match head.status {
-        StatusCode::BAD_REQUEST => "the server rejected our request for an unknown reason".to_owned(),
-        StatusCode::UNAUTHORIZED => "the server has asked for the client to provide credentials".to_owned(),
-        StatusCode::FORBIDDEN => shown,
-        StatusCode::NOT_FOUND => "the server could not find the requested resource".to_owned(),
-        StatusCode::METHOD_NOT_ALLOWED => "the server does not allow this method on the requested resource".to_owned(),
-        StatusCode::CONFLICT => "the server reported a conflict".to_owned(),
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            format!("the server was unable to accept the content type of the request: {shown}")
-        }
-        StatusCode::UNPROCESSABLE_ENTITY => "the server rejected our request due to an error in our request".to_owned(),
-        StatusCode::TOO_MANY_REQUESTS => {
-            "the server has received too many requests and has asked us to try again later".to_owned()
-        }
-        StatusCode::SERVICE_UNAVAILABLE => "the server is currently unable to handle the request".to_owned(),
-        StatusCode::GATEWAY_TIMEOUT => {
-            "the server was unable to return a response in the time allotted, but may still be processing the request"
-                .to_owned()
-        }
         status if status.is_redirection() => {
             format!("the server answered with a redirect ({}), which is not followed", status.as_u16())
         }
-        status if status.is_server_error() => {
-            format!("an error on the server ({shown:?}) has prevented the request from succeeding")
-        }
-        status => {
-            format!("the server responded with the status code {} but did not return more information", status.as_u16())
-        }
+        status => words(status, &shown),
     })
 }
 

@@ -38,7 +38,7 @@ impl Pool {
     pub(super) async fn send(
         &self,
         outbound: &Outbound,
-        registry: &Registry,
+        registry: Option<&Registry>,
         to: &Destination,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Line), Failure> {
@@ -52,7 +52,7 @@ impl Pool {
                 },
             }
         }
-        let connection = outbound.connect(registry, to).await?;
+        let connection = outbound.open(registry, to).await?;
         let (mut line, connection) = http1::handshake(TokioIo::new(connection)).await.map_err(|e| failure(&e))?;
         tokio::spawn(async move {
             // Whoever sends the request learns of its end.
@@ -94,18 +94,13 @@ impl Pool {
 }
 
 fn failure(error: &hyper::Error) -> Failure {
-    if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
-        return Failure::Closed;
-    }
-    if error.is_parse() {
-        return Failure::Http(format!("malformed HTTP response: {error}"));
-    }
-    let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-    match io.map(io::Error::kind) {
-        Some(io::ErrorKind::UnexpectedEof) => Failure::Closed,
-        Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
-            Failure::Http("read: connection reset by peer".to_owned())
-        }
-        _ => Failure::Http(error.to_string()),
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match (error, source) {
+        (_, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)) => Failure::Reset,
+        // A connection that ends without the farewell of TLS.
+        (_, Some(io::ErrorKind::UnexpectedEof)) => Failure::Closed,
+        (error, _) if error.is_incomplete_message() || error.is_closed() || error.is_canceled() => Failure::Closed,
+        (error, _) if error.is_parse() => Failure::Http(format!("malformed HTTP response: {error}")),
+        (error, _) => Failure::Http(error.to_string()),
     }
 }

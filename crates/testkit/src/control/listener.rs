@@ -64,7 +64,8 @@ async fn connection(served: Arc<Served>, acceptor: TlsAcceptor, stream: TcpStrea
         Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let peer = certificate::peer(certificate.map(|der| &**der));
+    let user = certificate.and_then(|der| certificate::user(der));
+    let peer = user.map_or(Peer::Unknown, |user| Peer::Certificate(Arc::new(user)));
     let link = Arc::new(served.links.open());
     let service = {
         let link = link.clone();
