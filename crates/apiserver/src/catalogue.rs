@@ -1,6 +1,11 @@
 //! Every resource that is served, as data: built-in ones from the facts table, custom ones from their definitions, and those
 //! that a backend answers.
 
+mod groups;
+
+pub use groups::Group;
+
+use crate::aggregate::{Registrations, Told};
 use crate::backend::{Answered, Backend, Offered};
 use crate::custom::names::{Conflict, Names, Taken};
 use crate::custom::{Definition, Identity, Source};
@@ -10,7 +15,7 @@ use crate::resources;
 use crate::strategy::Strategy;
 use bytes::Bytes;
 use imbl::{OrdMap, OrdSet};
-use pintle_meta::names::{join_api_version, version_priority};
+use pintle_meta::names::join_api_version;
 use pintle_schema::Schema;
 use pintle_store::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -245,12 +250,6 @@ pub(crate) struct Custom<'a> {
     pub(crate) defined_at: u64,
 }
 
-/// A served group and its versions, in the order in which discovery shows them.
-pub struct Group {
-    pub name: String,
-    pub versions: Vec<String>,
-}
-
 /// All that is served at one moment. It changes by the definition that changed; what did not is shared.
 #[derive(Clone)]
 pub struct Catalogue {
@@ -258,6 +257,8 @@ pub struct Catalogue {
     /// Those of backends.
     answered: OrdMap<Path, Arc<Resource>>,
     custom: OrdMap<Path, Arc<Resource>>,
+    /// What other API servers answer for.
+    registrations: Registrations,
     definitions: OrdMap<String, Arc<Defined>>,
     /// The names of the definitions of each group.
     groups: OrdMap<String, OrdSet<String>>,
@@ -308,6 +309,7 @@ impl Default for Catalogue {
             builtin: BUILTIN.clone(),
             answered: OrdMap::new(),
             custom: OrdMap::new(),
+            registrations: Registrations::default(),
             definitions: OrdMap::new(),
             groups: OrdMap::new(),
             touched: BTreeSet::new(),
@@ -327,6 +329,12 @@ impl Builtin {
 
 impl Followed for Catalogue {
     fn change(&mut self, key: &str, entry: Option<&Entry>) {
+        if let Some(name) = keys::rest(key, keys::API_SERVICES) {
+            if self.registrations.change(name, entry.map(|entry| &*entry.value)) {
+                self.documents = Arc::default();
+            }
+            return;
+        }
         let Some(name) = keys::rest(key, keys::DEFINITIONS) else { return };
         let definition = entry.and_then(|entry| Some((entry, Definition::read(entry)?)));
         let identity = definition.as_ref().map(|(_, definition)| definition.identity());
@@ -414,6 +422,18 @@ impl Catalogue {
         }
     }
 
+    /// What other API servers answer for.
+    pub fn registrations(&self) -> &Registrations {
+        &self.registrations
+    }
+
+    /// Another API server says this of a version, named as its APIService is.
+    pub fn tell(&mut self, name: &str, told: Option<&Arc<Told>>) {
+        if self.registrations.tell(name, told) {
+            self.documents = Arc::default();
+        }
+    }
+
     /// A document about the catalogue, written when it is first asked for.
     pub fn document<T: Into<Bytes>>(&self, name: &str, write: impl FnOnce() -> Option<T>) -> Option<Arc<Document>> {
         let known = |documents: &Documents| documents.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
@@ -455,28 +475,6 @@ impl Catalogue {
         let custom = custom.take_while(move |r| r.group == group && r.version == version);
         let others = self.builtin.order.iter().chain(self.answered.values());
         others.filter(move |r| r.group == group && r.version == version).chain(custom)
-    }
-
-    /// Built-in groups in upstream's order, then those of backends, then custom ones by name; the core group is left out.
-    pub fn groups(&self) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
-        let mut add = |resource: &Resource| {
-            if resource.group.is_empty() {
-                return;
-            }
-            let at = groups.iter().position(|g| g.name == resource.group).unwrap_or_else(|| {
-                groups.push(Group { name: resource.group.clone(), versions: Vec::new() });
-                groups.len() - 1
-            });
-            if !groups[at].versions.contains(&resource.version) {
-                groups[at].versions.push(resource.version.clone());
-            }
-        };
-        self.resources().for_each(|resource| add(resource));
-        for group in &mut groups {
-            group.versions.sort_by_key(|v| std::cmp::Reverse(version_priority(v)));
-        }
-        groups
     }
 }
 

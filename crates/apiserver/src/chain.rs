@@ -1,11 +1,12 @@
 //! The order in which every request passes every filter, in one place.
 //!
 //! ```text
-//! guard (panics, metrics) → parse → deadline → authenticate → impersonate → flow control → authorize → body → fence
-//!   → serve, backend or verbs → warnings
+//! guard (panics, metrics) → parse → deadline → authenticate → impersonate → flow control → authorize → another API server
+//!   → body → fence → serve, backend or verbs → warnings
 //! ```
 
 use crate::ApiServer;
+use crate::aggregate;
 use crate::authn::impersonate::impersonate;
 use crate::authn::{self, User};
 use crate::body::Body;
@@ -71,6 +72,9 @@ impl ApiServer {
         // Held until the answer begins.
         let _seat = self.flow.seat(&call, notes).await?;
         self.authorizer.authorize(&call, notes).await?;
+        if let Some(registered) = catalogue.registrations().at(&call.url) {
+            return aggregate::pass(self, registered, &call, request).await;
+        }
         if !call.is_of_objects() {
             // Plain paths answer in their own notation, whatever is asked for.
             let wanted = Wanted::negotiate(&call.headers, Offer::DISCOVERY).unwrap_or(Wanted::JSON);

@@ -18,7 +18,8 @@
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
 //! - [`causes`]: why each recent write happened
 //! - [`strategy`], [`resources`]: what is special about a kind; [`no_effect`]: what is stored and has no effect yet
-//! - [`catalogue`], [`custom`], [`backend`]: what is served: built-in, custom, and answered by others than the registry
+//! - [`catalogue`], [`custom`], [`backend`]: what is served: built-in, custom, and answered by others than the registry;
+//!   [`aggregate`]: by other API servers
 //! - [`codec`]: objects as bytes; [`table`], [`jsonpath`]: what is shown of them; [`notation`]: JSON, YAML, protobuf;
 //!   [`response`]: answers
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
@@ -26,6 +27,7 @@
 //! - [`pki`], [`bootstrap`]: what a new cluster starts with; [`kept`]: what the server says about itself in objects
 
 pub mod admission;
+pub mod aggregate;
 pub mod authn;
 pub mod authz;
 pub mod backend;
@@ -119,6 +121,8 @@ pub struct Inner {
     address: OnceLock<String>,
     nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
     network: ArcSwapOption<Arc<dyn nodes::network::Network>>,
+    /// What is shown to API servers beside this one.
+    pub front_proxy: aggregate::FrontProxyIdentity,
     stop: watch::Sender<bool>,
 }
 
@@ -163,7 +167,7 @@ impl ApiServer {
             tokens: Tokens::new(store.clone(), clock.clone(), signing_key),
             authorizer: authorizer.clone(),
             registry: Registry {
-                catalogue: Follower::new(store.clone(), &[keys::DEFINITIONS]),
+                catalogue: Follower::new(store.clone(), &[keys::DEFINITIONS, keys::API_SERVICES]),
                 store,
                 clock,
                 random,
@@ -179,16 +183,18 @@ impl ApiServer {
             address: OnceLock::new(),
             nodes: ArcSwapOption::empty(),
             network: ArcSwapOption::empty(),
+            front_proxy: aggregate::FrontProxyIdentity::default(),
             stop: watch::Sender::new(false),
         }));
         bootstrap::bootstrap(&server).await.map_err(|status| StartError::Bootstrap(status.message))?;
         Ok(server)
     }
 
-    /// The server's own loops: expiry, compaction, definitions, flow schemas, objects about itself. Ends when the server stops.
+    /// The server's own loops: expiry, compaction, definitions, flow schemas, objects about itself, other API servers. Ends when the server stops.
     pub async fn run(&self) {
         let loops = (custom::run(self.clone()), flow::keep::run(self.clone()), kept::run(self.clone()));
-        tokio::join!(loops.0, loops.1, loops.2, self.expire(), self.compact());
+        let beside = aggregate::run(self.clone());
+        tokio::join!(loops.0, loops.1, loops.2, beside, self.expire(), self.compact());
     }
 
     async fn expire(&self) {

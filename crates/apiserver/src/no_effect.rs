@@ -66,12 +66,6 @@ pub const TABLE: &[Row] = &[
         |definition| object::text(definition, &["spec", "conversion", "strategy"]) == "Webhook",
     ),
     kind(
-        "apiregistration.k8s.io",
-        "apiservices",
-        Actor::ApiServer,
-        "Pintle does not proxy to aggregated API servers yet: this APIService is stored and has no effect",
-    ),
-    kind(
         "",
         "resourcequotas",
         Actor::ApiServer,

@@ -3,10 +3,12 @@
 
 mod ask;
 mod changing;
+mod front_proxy;
 mod request;
 
 pub use ask::{Request, ask, validity};
 pub use changing::Changing;
+pub use front_proxy::{FRONT_PROXY_CLIENT, FrontProxy};
 pub use request::{Terms, public_key_hash};
 
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
@@ -182,13 +184,27 @@ impl Pki {
         self.client(NODE_CLIENT, "pintle:apiservers", now)
     }
 
-    fn tls(&self, identity: &Identity, protocols: &[&[u8]]) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        let shown = Arc::new(Changing::default());
-        shown.set(identity)?;
-        let mut config = trusting(&self.ca_pem)?.with_cert_resolver(shown);
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(Arc::new(config))
+    /// A server's certificate for a name, such as `SERVICE.NAMESPACE.svc`, and addresses.
+    pub fn serving(&self, name: &str, addresses: &[IpAddr], now: Timestamp) -> Result<Identity, PkiError> {
+        self.server(name, addresses, &[name], now)
     }
+
+    fn tls(&self, identity: &Identity, protocols: &[&[u8]]) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+        server_tls(identity, &self.ca_pem, protocols)
+    }
+}
+
+/// TLS for a server of this identity, which verifies certificates of clients against an authority, if they show one.
+pub fn server_tls(
+    identity: &Identity,
+    client_ca_pem: &str,
+    protocols: &[&[u8]],
+) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+    let shown = Arc::new(Changing::default());
+    shown.set(identity)?;
+    let mut config = trusting(client_ca_pem)?.with_cert_resolver(shown);
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
 }
 
 /// TLS for a server that verifies the certificates which clients show, if they show one.

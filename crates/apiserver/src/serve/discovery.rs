@@ -1,6 +1,7 @@
 //! What is served, told to clients: group by group, or all at once.
 
 use crate::ApiServer;
+use crate::aggregate::Told;
 use crate::body::Body;
 use crate::catalogue::{Catalogue, Resource};
 use crate::response::{self, Shape, Wanted};
@@ -106,8 +107,16 @@ fn all_resources(catalogue: &Catalogue, core: bool) -> String {
     for (number, (name, versions)) in groups.iter().enumerate() {
         let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
         text += &format!(r#"{}{{"metadata":{metadata},"versions":["#, comma(number));
-        for (number, version) in versions.iter().enumerate() {
+        // A server that was just registered has not said yet what it serves.
+        let registrations = catalogue.registrations();
+        let is_known =
+            |version: &&String| !registrations.is_remote(name, version) || registrations.told(name, version).is_some();
+        for (number, version) in versions.iter().filter(is_known).enumerate() {
             text += comma(number);
+            if let Some(told) = catalogue.registrations().told(name, version) {
+                text += &of_another_server(told, version);
+                continue;
+            }
             text += r#"{"freshness":"Current","resources":["#;
             for (number, resource) in catalogue.of_group_version(name, version).enumerate() {
                 text += comma(number);
@@ -119,6 +128,12 @@ fn all_resources(catalogue: &Catalogue, core: bool) -> String {
     }
     text += r#"],"kind":"APIGroupDiscoveryList","metadata":{}}"#;
     text
+}
+
+fn of_another_server(told: &Told, version: &str) -> String {
+    let freshness = if told.is_stale { "Stale" } else { "Current" };
+    let resources = if told.resources == "[]" { String::new() } else { format!(r#""resources":{},"#, told.resources) };
+    format!(r#"{{"freshness":"{freshness}",{resources}"version":{}}}"#, json!(version))
 }
 
 fn comma(number: usize) -> &'static str {
