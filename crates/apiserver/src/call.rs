@@ -11,7 +11,7 @@ use crate::request::{Query, ResourcePath, Target};
 use crate::response::{Offer, Wanted};
 use crate::verb::Verb;
 use http::HeaderMap;
-use pintle_meta::labels::FieldSelector;
+use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::{Status, field};
 use std::sync::Arc;
 
@@ -33,9 +33,13 @@ pub struct Call {
     pub query: Query,
     /// The field selector of a list; some may see only what it selects.
     pub fields: FieldSelector,
+    /// The label selector of a list, as far as it can be read.
+    pub labels: Selector,
     pub headers: HeaderMap,
     /// Does it last until somebody ends it?
     pub is_long_running: bool,
+    /// Who lists the one of a name asks for that one.
+    selected: Option<String>,
     /// How the answer is to look; none if nothing that is offered is accepted.
     wanted: Option<Wanted>,
 }
@@ -46,9 +50,12 @@ impl Call {
         let Target { verb, path, url, query } = target;
         // One that cannot be read selects nothing for sure; the verb says what is wrong with it.
         let fields = FieldSelector::parse(query.get("fieldSelector")).unwrap_or_default();
+        let labels = Selector::parse(query.get("labelSelector")).unwrap_or_default();
+        let lists = matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        let selected = fields.required("metadata.name").filter(|_| lists).map(str::to_owned);
         let offer = resource.as_ref().map_or(Offer::TEXT, |resource| Offer::of(resource));
         let wanted = Wanted::negotiate(&headers, offer).ok();
-        Call { verb, user, path, url, resource, query, fields, headers, is_long_running, wanted }
+        Call { verb, user, path, url, resource, query, fields, labels, headers, is_long_running, selected, wanted }
     }
 
     /// The question whether a user may do something to an object or a collection.
@@ -95,8 +102,10 @@ impl Call {
             resource: self.resource.clone(),
             query: self.query.clone(),
             fields: self.fields.clone(),
+            labels: self.labels.clone(),
             headers: self.headers.clone(),
             is_long_running: self.is_long_running,
+            selected: self.selected.clone(),
             wanted: self.wanted,
         }
     }
@@ -110,13 +119,11 @@ impl Call {
         self.resource.as_ref().ok_or_else(Status::no_such_resource)
     }
 
-    /// The object that is asked for: who lists the one of a name asks for that one.
+    /// The object that is asked for.
     pub fn name(&self) -> &str {
-        match self.verb {
-            Verb::List | Verb::Watch | Verb::DeleteCollection => {
-                self.fields.required("metadata.name").unwrap_or_default()
-            }
-            _ => &self.path.name,
+        match self.path.name.as_str() {
+            "" => self.selected.as_deref().unwrap_or_default(),
+            name => name,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::ApiServer;
 use crate::aggregate;
 use crate::authn::impersonate::impersonate;
 use crate::authn::{self, User};
+use crate::authz::Refused;
 use crate::body::Body;
 use crate::call::Call;
 use crate::catalogue::Resource;
@@ -64,14 +65,23 @@ impl ApiServer {
     ) -> Result<Response<Body>, Status> {
         let catalogue = self.registry.catalogue.current().await;
         *served = catalogue.get(&target.path.group, &target.path.version, &target.path.resource).cloned();
-        let user = self.who(&request.peer, &target, &request.headers).await?;
+        let user = self.who(&request.peer, &target, &mut request.headers).await?;
         if let Some(connection) = request.connection.as_ref().filter(|_| user.name != authn::ANONYMOUS) {
             connection.is_known();
         }
         let call = Call::new(target, served.clone(), user, std::mem::take(&mut request.headers));
         // Held until the answer begins.
         let _seat = self.flow.seat(&call, notes).await?;
-        self.authorizer.authorize(&call, notes).await?;
+        match self.authorizer.authorize(&call, notes).await {
+            Ok(()) => {}
+            Err(Refused::Forbidden(status)) => return Err(status),
+            // As Kubernetes says it: not as an object.
+            Err(Refused::Undecided(why)) => {
+                let uri = request.uri.path_and_query().map_or("", |path| path.as_str());
+                let text = format!("Internal Server Error: {uri:?}: {why}\n");
+                return Ok(response::text(500, escaped(&text)));
+            }
+        }
         if let Some(registered) = catalogue.registrations().at(&call.url) {
             return aggregate::pass(self, registered, &call, request).await;
         }
@@ -107,16 +117,21 @@ impl ApiServer {
     }
 
     /// Who asks: the user that the transport or a token names, or the one that it acts as.
-    async fn who(&self, peer: &Peer, target: &Target, headers: &HeaderMap) -> Result<Arc<User>, Status> {
-        let user = authn::authenticate(&self.tokens, peer, headers).await?;
+    async fn who(&self, peer: &Peer, target: &Target, headers: &mut HeaderMap) -> Result<Arc<User>, Status> {
+        let user = self.authenticator.authenticate(peer, target, headers).await?;
         impersonate(&self.authorizer, user, target, headers).await
     }
 
     /// Whether a request may pass. What is served beside this server stands behind the same door.
     pub async fn admit(&self, request: &Request) -> Result<(), Status> {
         let target = Target::parse(&request.method, &request.uri);
-        let user = self.who(&request.peer, &target, &request.headers).await?;
+        let user = self.who(&request.peer, &target, &mut request.headers.clone()).await?;
         let call = Call::new(target, None, user, HeaderMap::new());
-        self.authorizer.authorize(&call, &Notes::new()).await
+        Ok(self.authorizer.authorize(&call, &Notes::new()).await?)
     }
+}
+
+/// Nobody's browser takes a path for a page.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -7,7 +7,7 @@
 //! - [`listener`]: TLS connections, HTTP/1.1 and HTTP/2; [`client`]: callers in this process, without a socket
 //! - [`chain`]: the order of all filters
 //! - [`request`], [`body`]: what is asked; [`parse`]: JSON and YAML texts as values
-//! - [`authn`], [`authz`]: who asks, and whether they may
+//! - [`authn`], [`authz`]: who asks, and whether they may; [`access`]: how they are configured, [`memo`]: what others answered
 //! - [`flow`]: who waits when more is asked than can be done
 //! - [`call`], [`notes`]: the request, described once, and what is learned on its way
 //! - [`verb`], [`verbs`], [`subresources`]: one file a verb
@@ -26,6 +26,7 @@
 //! - [`keys`]: where objects are kept; [`follow`]: state derived from stored objects
 //! - [`pki`], [`bootstrap`]: what a new cluster starts with; [`kept`]: what the server says about itself in objects
 
+pub mod access;
 pub mod admission;
 pub mod aggregate;
 pub mod authn;
@@ -50,6 +51,7 @@ pub mod kept;
 pub mod keys;
 pub mod listener;
 pub mod manifest;
+pub mod memo;
 pub mod no_effect;
 pub mod nodes;
 pub mod notation;
@@ -70,10 +72,11 @@ pub mod verb;
 pub mod verbs;
 pub mod watches;
 
+use access::Access;
 use admission::Admission;
 use arc_swap::ArcSwapOption;
-use authn::Tokens;
-use authn::keys::{KeyError, SigningKey};
+use authn::keys::{KeyError, Keyring};
+use authn::{AuthenticationError, Authenticator, Tokens};
 use authz::Authorizer;
 use causes::Causes;
 use follow::Follower;
@@ -112,7 +115,7 @@ pub struct ApiServer(Arc<Inner>);
 
 pub struct Inner {
     pub registry: Registry,
-    pub tokens: Tokens,
+    pub authenticator: Authenticator,
     pub authorizer: Arc<Authorizer>,
     pub flow: flow::FlowControl,
     pub metrics: serve::metrics::Metrics,
@@ -156,15 +159,27 @@ const MIN_SEATS: u32 = 32;
 pub const MAX_SEATS: u32 = 600;
 
 impl ApiServer {
-    /// A server whose store has what a new cluster starts with.
+    /// A server whose store has what a new cluster starts with, and which knows its users by itself.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
+        Self::start_with(parts, Access::default()).await
+    }
+
+    /// The same with other people's authenticators and authorizers.
+    pub async fn start_with(parts: Parts, access: Access) -> Result<Self, StartError> {
         let Parts { store, clock, random, token_key, pace, seats } = parts;
-        let signing_key = SigningKey::new(&token_key.private_pem, &token_key.public_pem)?;
-        let authorizer = Arc::new(Authorizer::new(&store));
+        let Access { mut authentication, authorization } = access;
+        let keyring = match authentication.keyring.take() {
+            Some(keyring) => keyring,
+            None => Keyring::new(&token_key.private_pem, Vec::new())?,
+        };
+        let outbound = Arc::new(outbound::Outbound::default());
+        let tokens = Tokens::new(store.clone(), clock.clone(), keyring, authentication.accounts.clone());
+        let authenticator = Authenticator::new(tokens, authentication, &outbound, &clock, &random)?;
+        let authorizer = Arc::new(Authorizer::new(&store, authorization, &outbound, &clock, &random));
         let metrics = serve::metrics::Metrics::default();
         let flow = flow::FlowControl::new(store.clone(), seats, metrics.flow.clone());
         let server = ApiServer(Arc::new(Inner {
-            tokens: Tokens::new(store.clone(), clock.clone(), signing_key),
+            authenticator,
             authorizer: authorizer.clone(),
             registry: Registry {
                 catalogue: Follower::new(store.clone(), &[keys::DEFINITIONS, keys::API_SERVICES]),
@@ -173,7 +188,7 @@ impl ApiServer {
                 random,
                 admission: Admission::new(authorizer),
                 causes: Causes::default(),
-                outbound: outbound::Outbound::default(),
+                outbound,
                 own_loops: std::sync::atomic::AtomicBool::new(true),
             },
             flow,
@@ -254,6 +269,8 @@ impl ApiServer {
 pub enum StartError {
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error(transparent)]
+    Authentication(#[from] AuthenticationError),
     #[error("the first objects of the cluster cannot be written: {0}")]
     Bootstrap(String),
 }

@@ -6,7 +6,6 @@
 pub mod connections;
 
 use crate::ApiServer;
-use crate::authn::certificate;
 use crate::body::{Body, Payload};
 use crate::request::{Peer, Request};
 use connections::{Connection, Connections};
@@ -100,8 +99,7 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream,
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let peer = certificate::peer(certificate.map(|der| &**der));
+    let peer = server.authenticator.peer(stream.get_ref().1.peer_certificates());
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         speak_http2(server, stream, peer, place).await;
     } else {

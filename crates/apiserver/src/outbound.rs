@@ -6,11 +6,14 @@
 //!   ([`crate::nodes::network`]): never on loopback.
 //! - Redirects are not followed, and answers are bounded.
 
+mod endpoint;
 mod pool;
+pub mod review;
 pub mod service;
 mod trust;
 mod verify;
 
+pub use endpoint::{Endpoint, EndpointError};
 pub use trust::{Trust, TrustError};
 
 use crate::nodes::Duplex;
@@ -123,6 +126,10 @@ impl Outbound {
 
     /// Opens a connection of its own, for a request that is streamed or changes its protocol.
     pub async fn connect(&self, registry: &Registry, to: &Destination) -> Result<Box<dyn Duplex>, Failure> {
+        self.open(Some(registry), to).await
+    }
+
+    async fn open(&self, registry: Option<&Registry>, to: &Destination) -> Result<Box<dyn Duplex>, Failure> {
         let connecting = tokio::time::timeout(CONNECT, self.dial(registry, &to.place)).await;
         let late = |_| Failure::Dial { address: to.place.authority(), why: "i/o timeout".to_owned() };
         let connection = connecting.map_err(late)??;
@@ -132,10 +139,12 @@ impl Outbound {
         Ok(Box::new(secure))
     }
 
-    async fn dial(&self, registry: &Registry, place: &Place) -> Result<Box<dyn Duplex>, Failure> {
+    async fn dial(&self, registry: Option<&Registry>, place: &Place) -> Result<Box<dyn Duplex>, Failure> {
         let (network, addresses) = match place {
             Place::Address { host, port } => (self.direct.load_full(), vec![(host.clone(), *port)]),
             Place::Service { namespace, name, port } => {
+                let unknown = || Failure::Service(Status::unavailable("no services are known here"));
+                let registry = registry.ok_or_else(unknown)?;
                 let endpoints = service::endpoints(registry, namespace, name, *port).await.map_err(Failure::Service)?;
                 (self.endpoints.load_full(), endpoints)
             }
@@ -154,6 +163,26 @@ impl Outbound {
     pub async fn ask(
         &self,
         registry: &Registry,
+        to: &Destination,
+        request: Request<Bytes>,
+        limit: Duration,
+    ) -> Result<Response<Bytes>, Failure> {
+        self.exchange(Some(registry), to, request, limit).await
+    }
+
+    /// The same for a program that a URL names, before there is a registry or beside it.
+    pub async fn ask_address(
+        &self,
+        to: &Destination,
+        request: Request<Bytes>,
+        limit: Duration,
+    ) -> Result<Response<Bytes>, Failure> {
+        self.exchange(None, to, request, limit).await
+    }
+
+    async fn exchange(
+        &self,
+        registry: Option<&Registry>,
         to: &Destination,
         request: Request<Bytes>,
         limit: Duration,

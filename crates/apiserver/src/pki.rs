@@ -17,10 +17,6 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType, date_time_ymd,
 };
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::server::WebPkiClientVerifier;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -163,10 +159,22 @@ impl Pki {
         extra: &[String],
         now: Timestamp,
     ) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+        self.server_tls_for(addresses, extra, "", now)
+    }
+
+    /// The same, and certificates of other authorities (PEM) are accepted too: whom they identify is for the authenticators to say.
+    pub fn server_tls_for(
+        &self,
+        addresses: &[IpAddr],
+        extra: &[String],
+        others_pem: &str,
+        now: Timestamp,
+    ) -> Result<Arc<rustls::ServerConfig>, PkiError> {
         let names: Vec<&str> = SERVER_NAMES.into_iter().chain(extra.iter().map(String::as_str)).collect();
         let own = extra.iter().map(|name| name.to_ascii_lowercase()).chain(addresses.iter().map(IpAddr::to_string));
         self.own.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
-        self.tls(&self.server("pintle-apiserver", addresses, &names, now)?, &[b"h2", b"http/1.1"])
+        let identity = self.server("pintle-apiserver", addresses, &names, now)?;
+        self.tls(&identity, others_pem, &[b"h2", b"http/1.1"])
     }
 
     /// TLS for a node's own listener: HTTP/1.1 alone, which can hand connections over.
@@ -176,7 +184,7 @@ impl Pki {
         addresses: &[IpAddr],
         now: Timestamp,
     ) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        self.tls(&self.server(&format!("system:node:{name}"), addresses, &[name], now)?, &[b"http/1.1"])
+        self.tls(&self.server(&format!("system:node:{name}"), addresses, &[name], now)?, "", &[b"http/1.1"])
     }
 
     /// What the server shows to nodes when it asks them: a user whose only role is `system:kubelet-api-admin`.
@@ -189,12 +197,17 @@ impl Pki {
         self.server(name, addresses, &[name], now)
     }
 
-    fn tls(&self, identity: &Identity, protocols: &[&[u8]]) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        server_tls(identity, &self.ca_pem, protocols)
+    fn tls(
+        &self,
+        identity: &Identity,
+        others_pem: &str,
+        protocols: &[&[u8]],
+    ) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+        server_tls(identity, &format!("{}\n{others_pem}", self.ca_pem), protocols)
     }
 }
 
-/// TLS for a server of this identity, which verifies certificates of clients against an authority, if they show one.
+/// TLS for a server of this identity, which verifies certificates of clients against authorities (PEM), if they show one.
 pub fn server_tls(
     identity: &Identity,
     client_ca_pem: &str,
@@ -211,14 +224,8 @@ pub fn server_tls(
 fn trusting(
     ca_pem: &str,
 ) -> Result<rustls::ConfigBuilder<rustls::ServerConfig, rustls::server::WantsServerCert>, PkiError> {
-    let setup = |e: rustls::pki_types::pem::Error| PkiError::Setup(e.to_string());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(setup)?)?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .allow_unauthenticated()
-        .build()
-        .map_err(|e| PkiError::Setup(e.to_string()))?;
+    let verifier = crate::authn::front_proxy::verifier(ca_pem)?;
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_client_cert_verifier(verifier))
 }

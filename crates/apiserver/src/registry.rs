@@ -39,7 +39,7 @@ pub struct Registry {
     /// Why each recent write happened.
     pub causes: Causes,
     /// The way to webhooks and other API servers.
-    pub outbound: Outbound,
+    pub outbound: Arc<Outbound>,
     /// The loops of this program run. Where others do, this server does not know what is acted on.
     pub own_loops: AtomicBool,
 }

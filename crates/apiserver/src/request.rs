@@ -85,6 +85,9 @@ pub enum Peer {
     Unknown,
     /// The user that a client certificate names, which the TLS layer verified against our CA.
     Certificate(Arc<crate::authn::User>),
+    /// A certificate of the authority of front proxies. Of a proxy that is believed, the headers name the user; `user` is set if
+    /// the certificate is of our CA too.
+    Proxy { believed: bool, user: Option<Arc<crate::authn::User>> },
     /// A loop in this process.
     Internal(Arc<crate::authn::User>),
 }

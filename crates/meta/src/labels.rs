@@ -70,6 +70,36 @@ impl Selector {
         Some(Selector { requirements })
     }
 
+    /// From a list of requirements: those that can be read, and what is wrong with the others. All must hold, so that one that is
+    /// left out selects more, never less.
+    pub fn from_expressions(expressions: &[Value]) -> (Self, Vec<SelectorError>) {
+        let (mut requirements, mut errors) = (Vec::new(), Vec::new());
+        for expression in expressions {
+            let operator = crate::object::text(expression, &["operator"]);
+            let is_known = matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist");
+            let one = serde_json::json!({"matchExpressions": [expression]});
+            match Selector::from_label_selector(Some(&one)).filter(|_| is_known) {
+                Some(selector) => requirements.extend(selector.requirements),
+                None => errors.push(SelectorError(format!("{operator:?} is not a valid label selector operator"))),
+            }
+        }
+        (Selector { requirements }, errors)
+    }
+
+    /// Each requirement as objects write it: key, operator and values. Comparisons of numbers have no such form.
+    pub fn expressions(&self) -> impl Iterator<Item = (&str, &'static str, &[String])> {
+        self.requirements.iter().filter_map(|requirement| {
+            let (operator, values): (_, &[String]) = match &requirement.test {
+                Test::Exists => ("Exists", &[]),
+                Test::Absent => ("DoesNotExist", &[]),
+                Test::In(values) => ("In", values),
+                Test::NotIn(values) => ("NotIn", values),
+                Test::Greater(_) | Test::Less(_) => return None,
+            };
+            Some((requirement.key.as_str(), operator, values))
+        })
+    }
+
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| {
             let value = get(&requirement.key);

@@ -2,6 +2,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads; `say` does not")]
 
+mod access;
 mod cni;
 mod control;
 mod data_dir;

@@ -1,5 +1,6 @@
 //! `pintle up`: the whole cluster in one process, from a data directory to a kubeconfig.
 
+use crate::access::{AccessError, AccessFlags};
 use crate::control;
 use crate::data_dir;
 use crate::kubeconfig;
@@ -67,6 +68,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_requests_inflight: Option<u32>,
     #[command(flatten)]
+    access: AccessFlags,
+    #[command(flatten)]
     store: StoreFlags,
 }
 
@@ -75,6 +78,9 @@ impl Flags {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.store.check()?;
         self.ranges.check().map_err(Failure::Ranges)?;
+        if self.control && self.access.is_given() {
+            return Err(Failure::ControlledAccess);
+        }
         Ok(self.machine.check()?)
     }
 }
@@ -109,6 +115,10 @@ pub(crate) enum Failure {
     Scratch(io::Error),
     #[error("{0}")]
     Ranges(String),
+    #[error("{0}")]
+    Access(#[from] AccessError),
+    #[error("flags about authentication and authorization have no effect with --control: leave them out")]
+    ControlledAccess,
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("{0}")]
@@ -224,6 +234,8 @@ impl Running {
 /// Starts everything; what has started is in `cluster` at every moment, or ends when it is dropped.
 async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     let started = Instant::now();
+    // Before anything is written: the authority of clients may not be there yet, and is filled in below.
+    let mut access = flags.access.load("")?;
     let (clock, random) = (Clock::system(), Random::system());
     let directory = directory(flags)?;
     if directory.is_none() {
@@ -246,18 +258,23 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
 
     let tcp = listen(flags.listen).await?;
     let address = tcp.local_addr().map_err(Failure::Runtime)?;
-    let server = ApiServer::start(Parts {
+    let proxies = access.authentication.front_proxy.as_mut().map(|proxy| {
+        proxy.client_ca_pem.clone_from(&pki.ca_pem);
+        proxy.options.ca_pem.clone()
+    });
+    let parts = Parts {
         store: store.clone(),
         clock: clock.clone(),
         random: random.clone(),
         token_key: pki.token_key.clone(),
         pace: Pace::default(),
         seats: flags.max_requests_inflight.unwrap_or_else(pintle_apiserver::default_seats),
-    })
-    .await?;
+    };
+    let server = ApiServer::start_with(parts, access).await?;
     cluster.server = Some(server.clone());
     server.set_address(address.to_string());
-    let tls = pki.server_tls(&addresses(address.ip()), &flags.tls_san, clock.now())?;
+    let (own, others) = (addresses(address.ip()), proxies.unwrap_or_default());
+    let tls = pki.server_tls_for(&own, &flags.tls_san, &others, clock.now())?;
     server.front_proxy.set(front_proxy.client(clock.now())?);
     bootstrap::publish(&server, &format!("https://{}", advertised(address)), &pki.ca_pem, &front_proxy.ca_pem)
         .await

@@ -1,16 +1,35 @@
-//! Who is calling: a client certificate, a service account's token, a machine's first token, or nobody.
+//! Who is calling: a proxy's word, a client certificate, a token that this server or somebody else knows, or nobody.
+//!
+//! Authenticators are members of one chain ([`MEMBERS`]), those of tokens of another ([`Authenticator::judge`]), in Kubernetes'
+//! order: what is known here before what others are asked for. The first that knows the user decides. Bad credentials are
+//! refused if nobody knows them, and never count as missing.
 
 pub mod bootstrap;
 pub mod certificate;
+pub mod config;
+pub mod front_proxy;
 pub mod impersonate;
 pub mod keys;
+pub mod oidc;
+pub mod static_tokens;
 pub mod token;
+pub mod webhook;
 
-use crate::request::Peer;
-use http::HeaderMap;
-use pintle_meta::Status;
+use crate::outbound::review::Reviewer;
+use crate::outbound::{EndpointError, Outbound};
+use crate::request::{Peer, Target};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use config::{Anonymous, Authentication};
+use front_proxy::{FrontProxy, FrontProxyError};
+use http::{HeaderMap, HeaderValue, header};
+use pintle_meta::{Clock, Random, Status};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use static_tokens::StaticTokens;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use token::Tokens;
 
@@ -54,6 +73,14 @@ impl User {
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }
+
+    /// Everybody who is known is in one more group.
+    fn known(mut self: Arc<Self>) -> Arc<Self> {
+        if self.name != ANONYMOUS && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
+            Arc::make_mut(&mut self).groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
 }
 
 /// What an authenticator says of a request.
@@ -66,45 +93,310 @@ pub enum Verdict {
     Bad,
 }
 
-/// The authenticators, in the order in which they are asked.
-const CHAIN: [Member; 2] = [Member::Transport, Member::Bearer];
+/// What is said of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// For whom it speaks, and to which of those who are asked for.
+    User(Arc<User>, Vec<String>),
+    NotMine,
+    /// Why it is not good.
+    Bad(String),
+}
 
+/// The authenticators of requests, in the order in which they are asked.
+const MEMBERS: [Member; 4] = [Member::FrontProxy, Member::Transport, Member::Bearer, Member::WebSocket];
+
+#[derive(Clone, Copy, Debug)]
 enum Member {
+    /// A proxy that is believed names the user in headers.
+    FrontProxy,
     /// A verified client certificate, or a caller of this process.
     Transport,
-    /// A token of a service account, or a machine's first token.
+    /// A token in the header `Authorization`.
     Bearer,
+    /// A token among the protocols of a WebSocket, for browsers, which cannot send other headers.
+    WebSocket,
 }
 
-/// Who asks. The first authenticator that knows the request decides; a user that none of them knows is anonymous. Bad
-/// credentials are refused and never count as missing.
-pub async fn authenticate(tokens: &Tokens, peer: &Peer, headers: &HeaderMap) -> Result<Arc<User>, Status> {
-    for member in CHAIN {
-        match member.judge(tokens, peer, headers).await {
-            Verdict::User(user) => return Ok(user),
-            Verdict::NotMine => {}
-            Verdict::Bad => return Err(Status::unauthorized()),
+/// The name of the protocol that is a token: what follows it is the token in base64.
+const WEBSOCKET_TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// What is said to those whose token nobody knows.
+const UNKNOWN_TOKEN: &str = "invalid bearer token";
+
+/// Knows users. What it remembers is in here too: tokens, keys of issuers, answers of the reviewer.
+pub struct Authenticator {
+    pub tokens: Tokens,
+    front_proxy: Option<Proxies>,
+    static_tokens: Option<StaticTokens>,
+    issuers: Vec<Arc<oidc::Verifier>>,
+    webhook: Option<webhook::TokenReviewer>,
+    anonymous: Anonymous,
+    clock: Clock,
+}
+
+/// Where proxies have an authority of their own, each certificate is held against both.
+struct Proxies {
+    believed: FrontProxy,
+    clients: Arc<dyn ClientCertVerifier>,
+}
+
+/// Why authentication cannot work as it is configured.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthenticationError {
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    #[error(transparent)]
+    FrontProxy(#[from] FrontProxyError),
+    #[error("the authority of clients cannot be used: {0}")]
+    Authority(String),
+}
+
+impl Authenticator {
+    pub fn new(
+        tokens: Tokens,
+        config: Authentication,
+        outbound: &Arc<Outbound>,
+        clock: &Clock,
+        random: &Random,
+    ) -> Result<Self, AuthenticationError> {
+        let webhook = config.webhook.map(|webhook| {
+            let (outbound, random) = (outbound.clone(), random.clone());
+            let reviewer = Reviewer { outbound, random, endpoint: webhook.endpoint, limit: webhook::LIMIT };
+            webhook::TokenReviewer::new(reviewer, &webhook.version, webhook.ttl, tokens.audiences(), clock)
+        });
+        let issuers = config.issuers.into_iter().map(|issuer| {
+            let verifier = oidc::Verifier::new(issuer, outbound.clone(), clock)?;
+            Ok::<_, EndpointError>(Arc::new(verifier))
+        });
+        let proxies = config.front_proxy.map(|config| {
+            let clients = front_proxy::verifier(&config.client_ca_pem);
+            let clients = clients.map_err(|error| AuthenticationError::Authority(error.to_string()))?;
+            Ok::<_, AuthenticationError>(Proxies { believed: FrontProxy::new(&config.options)?, clients })
+        });
+        Ok(Authenticator {
+            front_proxy: proxies.transpose()?,
+            static_tokens: config.static_tokens,
+            issuers: issuers.collect::<Result<_, _>>()?,
+            webhook,
+            anonymous: config.anonymous,
+            clock: clock.clone(),
+            tokens,
+        })
+    }
+
+    /// Who is at the other end of a connection whose TLS layer has verified these certificates: read once, when it begins.
+    pub fn peer(&self, chain: Option<&[CertificateDer<'_>]>) -> Peer {
+        let Some(chain @ [own, others @ ..]) = chain else { return Peer::Unknown };
+        let user = || certificate::user(own).map(Arc::new);
+        let Some(proxies) = &self.front_proxy else {
+            return user().map_or(Peer::Unknown, Peer::Certificate);
+        };
+        let seconds = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        // A proxy's authority makes nobody a user by its certificates alone.
+        let user = proxies.clients.verify_client_cert(own, others, now).ok().and_then(|_| user());
+        match (proxies.believed.shown(chain, now), user) {
+            (Some(believed), user) => Peer::Proxy { believed, user },
+            (None, Some(user)) => Peer::Certificate(user),
+            (None, None) => Peer::Unknown,
         }
     }
-    Ok(Arc::new(User::anonymous()))
+
+    /// Who asks. A user that no authenticator knows is anonymous, where that is allowed. Credentials do not stay in the headers.
+    pub async fn authenticate(
+        &self,
+        peer: &Peer,
+        target: &Target,
+        headers: &mut HeaderMap,
+    ) -> Result<Arc<User>, Status> {
+        let mut bad = false;
+        for member in MEMBERS {
+            match self.asks(member, peer, headers).await {
+                Verdict::User(user) => {
+                    headers.remove(header::AUTHORIZATION);
+                    front_proxy::clear_usual(headers);
+                    if let Some(proxies) = &self.front_proxy {
+                        proxies.believed.clear(headers);
+                    }
+                    return Ok(user.known());
+                }
+                Verdict::NotMine => {}
+                Verdict::Bad => bad = true,
+            }
+        }
+        if bad || !self.anonymous.may_ask(&target.url) {
+            return Err(Status::unauthorized());
+        }
+        front_proxy::clear_usual(headers);
+        Ok(Arc::new(User::anonymous()))
+    }
+
+    async fn asks(&self, member: Member, peer: &Peer, headers: &mut HeaderMap) -> Verdict {
+        match member {
+            Member::FrontProxy => match (peer, &self.front_proxy) {
+                (Peer::Proxy { believed: true, .. }, Some(proxies)) => {
+                    proxies.believed.user(headers).map_or(Verdict::NotMine, |user| Verdict::User(Arc::new(user)))
+                }
+                (Peer::Proxy { believed: false, user: None }, _) => Verdict::Bad,
+                _ => Verdict::NotMine,
+            },
+            Member::Transport => match peer {
+                Peer::Internal(user) | Peer::Certificate(user) | Peer::Proxy { user: Some(user), .. } => {
+                    Verdict::User(user.clone())
+                }
+                Peer::Unknown | Peer::Proxy { user: None, .. } => Verdict::NotMine,
+            },
+            Member::Bearer => match bearer(headers) {
+                Some(token) => self.whose(&token).await,
+                None => Verdict::NotMine,
+            },
+            Member::WebSocket => match websocket_token(headers) {
+                None => Verdict::NotMine,
+                Some(Err(())) => Verdict::Bad,
+                Some(Ok((token, rest))) => {
+                    let verdict = self.whose(&token).await;
+                    if matches!(verdict, Verdict::User(_)) {
+                        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, rest);
+                    }
+                    verdict
+                }
+            },
+        }
+    }
+
+    async fn whose(&self, token: &str) -> Verdict {
+        match self.judge(token, self.tokens.audiences()).await {
+            Judged::User(user, _) => Verdict::User(user),
+            Judged::NotMine | Judged::Bad(_) => Verdict::Bad,
+        }
+    }
+
+    /// For whom a token speaks to one of these, and to which of them: asked of everybody who knows tokens, in this order.
+    pub async fn judge(&self, token: &str, audiences: &[String]) -> Judged {
+        let mut problems = Vec::new();
+        let mut step = |judged: Judged| match judged {
+            Judged::User(user, meant) => Some(Judged::User(user.known(), meant)),
+            Judged::NotMine => None,
+            Judged::Bad(why) => {
+                problems.push(why);
+                None
+            }
+        };
+        let own = self.tokens.audiences();
+        if let Some(user) = self.static_tokens.as_ref().and_then(|tokens| tokens.user(token)) {
+            // These say nothing of whom they are for: they are for this server alone.
+            let meant: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();
+            if !meant.is_empty() {
+                return Judged::User(user.known(), meant);
+            }
+        }
+        if let Some(known) = step(self.tokens.judge(token, audiences).await) {
+            return known;
+        }
+        for issuer in &self.issuers {
+            if let Some(known) = step(issuer.judge(token, audiences, own).await) {
+                return known;
+            }
+        }
+        if let Some(webhook) = &self.webhook
+            && let Some(known) = step(webhook.judge(token, audiences).await)
+        {
+            return known;
+        }
+        match problems.as_slice() {
+            [] => Judged::NotMine,
+            [one] => Judged::Bad(one.clone()),
+            many => Judged::Bad(format!("[{}]", many.join(", "))),
+        }
+    }
+
+    /// The same for a TokenReview, which says why.
+    pub async fn review(&self, token: &str, audiences: &[String]) -> Result<(Arc<User>, Vec<String>), String> {
+        match self.judge(token, audiences).await {
+            Judged::User(user, meant) => Ok((user, meant)),
+            Judged::NotMine => Err(UNKNOWN_TOKEN.to_owned()),
+            Judged::Bad(why) => Err(why),
+        }
+    }
 }
 
-impl Member {
-    async fn judge(&self, tokens: &Tokens, peer: &Peer, headers: &HeaderMap) -> Verdict {
-        match self {
-            Member::Transport => match peer {
-                Peer::Internal(user) | Peer::Certificate(user) => Verdict::User(user.clone()),
-                Peer::Unknown => Verdict::NotMine,
-            },
-            Member::Bearer => {
-                let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Verdict::NotMine };
-                let token = header.to_str().ok().and_then(|text| text.split_once(' '));
-                match token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
-                    Some((_, token)) => tokens.verify(token.trim()).await.map_or(Verdict::Bad, Verdict::User),
-                    // No other scheme is understood here.
-                    None => Verdict::Bad,
-                }
-            }
+/// The token of `Authorization: Bearer TOKEN`. Other schemes are not understood here.
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let mut parts = text.split(' ');
+    let is_bearer = parts.next()?.eq_ignore_ascii_case("bearer");
+    let token = parts.next().filter(|token| is_bearer && !token.is_empty())?;
+    Some(token.to_owned())
+}
+
+/// The token among the protocols of a WebSocket, and the protocols without it. A connection needs another protocol too: the
+/// token is never the one that is agreed on.
+fn websocket_token(headers: &HeaderMap) -> Option<Result<(String, HeaderValue), ()>> {
+    let upgrades = |name, wanted: &str| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(wanted))
+    };
+    if !upgrades(header::CONNECTION, "upgrade") || !upgrades(header::UPGRADE, "websocket") {
+        return None;
+    }
+    let protocols = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    let protocols: Vec<&str> = protocols.flat_map(|value| value.split(',')).map(str::trim).collect();
+    let (tokens, rest): (Vec<&str>, Vec<&str>) = protocols.iter().partition(|name| name.starts_with(WEBSOCKET_TOKEN));
+    let encoded = match tokens.as_slice() {
+        [] => return None,
+        [one] => one.strip_prefix(WEBSOCKET_TOKEN).unwrap_or_default().trim_end_matches('='),
+        _ => return Some(Err(())),
+    };
+    let token = BASE64_URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let rest = Some(rest.join(", ")).filter(|rest| !rest.is_empty()).and_then(|rest| rest.parse().ok());
+    match (token.filter(|token| !token.is_empty()), rest) {
+        (Some(token), Some(rest)) => Some(Ok((token, rest))),
+        _ => Some(Err(())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_sends_its_token_as_a_protocol_and_that_is_never_agreed_on() {
+        let token = format!("{WEBSOCKET_TOKEN}{}", BASE64_URL_SAFE_NO_PAD.encode("t"));
+        let of = |protocols: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
+            headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(header::SEC_WEBSOCKET_PROTOCOL, protocols.parse().unwrap());
+            websocket_token(&headers)
+        };
+        let good = |rest: &'static str| Some(Ok(("t".to_owned(), HeaderValue::from_static(rest))));
+        assert_eq!(
+            of(&format!("v4.channel.k8s.io, {token},v5.channel.k8s.io")),
+            good("v4.channel.k8s.io, v5.channel.k8s.io")
+        );
+        assert_eq!(of("v4.channel.k8s.io"), None);
+        for bad in [
+            token.clone(),
+            format!("{token}, {token}, a"),
+            format!("{WEBSOCKET_TOKEN}, a"),
+            format!("{WEBSOCKET_TOKEN}!, a"),
+        ] {
+            assert_eq!(of(&bad), Some(Err(())), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_a_bearer_token_is_taken_for_one() {
+        let of = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+            bearer(&headers)
+        };
+        assert_eq!(of("Bearer t").as_deref(), Some("t"));
+        assert_eq!(of("bearer  t"), None);
+        for other in ["Basic t", "Bearer", "Bearer ", "t", ""] {
+            assert_eq!(of(other), None, "{other:?}");
         }
     }
 }

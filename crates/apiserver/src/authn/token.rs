@@ -1,14 +1,16 @@
 //! Service account tokens: made by the token subresource, signed with the server's own key, checked against the
-//! account they speak for and the object they are bound to.
+//! account they speak for and the object they are bound to. Tokens of older keys and issuers count as long as these are known.
 
-use super::keys::{KeyError, SigningKey};
-use super::{User, bootstrap};
+use super::config::Accounts;
+use super::keys::{KeyError, Keyring};
+use super::oidc::claims::unverified;
+use super::{Judged, User, bootstrap};
 use crate::codec;
 use crate::keys;
 use pintle_meta::{Clock, object};
 use pintle_store::Store;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +26,8 @@ const MOST_KNOWN: usize = 4096;
 pub struct Tokens {
     store: Arc<dyn Store>,
     clock: Clock,
-    key: SigningKey,
+    keys: Keyring,
+    accounts: Accounts,
     /// By their SHA-256: nobody who reads this memory can use them.
     known: Mutex<HashMap<[u8; 32], Arc<Known>>>,
 }
@@ -80,6 +83,21 @@ pub struct Reference {
     pub uid: String,
 }
 
+/// Why a token of our issuers is not good.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("invalid signature, no keys found")]
+    Signature,
+    #[error("token audiences {0:?} is invalid for the target audiences {1:?}")]
+    Audience(Vec<String>, Vec<String>),
+    #[error("service account token has expired")]
+    Expired,
+    #[error("service account token is not valid yet")]
+    NotYet,
+    #[error("service account token has been invalidated")]
+    Invalidated,
+}
+
 impl Reference {
     pub fn to(value: &Value) -> Self {
         Reference { name: object::name(value).to_owned(), uid: object::uid(value).to_owned() }
@@ -87,22 +105,36 @@ impl Reference {
 }
 
 impl Tokens {
-    pub fn new(store: Arc<dyn Store>, clock: Clock, key: SigningKey) -> Self {
-        Tokens { store, clock, key, known: Mutex::default() }
+    pub fn new(store: Arc<dyn Store>, clock: Clock, keys: Keyring, accounts: Accounts) -> Self {
+        Tokens { store, clock, keys, accounts, known: Mutex::default() }
     }
 
     /// The public keys, for programs that verify tokens themselves.
     pub fn published_keys(&self) -> Value {
-        self.key.published()
+        self.keys.published()
+    }
+
+    /// `/.well-known/openid-configuration`: where programs that verify tokens themselves find the keys.
+    pub fn discovery(&self) -> Value {
+        json!({
+            "issuer": self.accounts.issuer(), "jwks_uri": self.accounts.jwks_uri(),
+            "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": self.keys.algorithms(),
+        })
+    }
+
+    /// For whom a token must be to be good for this server.
+    pub fn audiences(&self) -> &[String] {
+        self.accounts.audiences()
     }
 
     pub fn issue(&self, bound: Bound, audiences: Vec<String>, seconds: i64, id: String) -> Result<String, KeyError> {
         let now = self.clock.now().as_second();
-        self.key.sign(&Claims {
+        self.keys.sign(&Claims {
             aud: audiences,
             exp: now.saturating_add(seconds),
             iat: now,
-            iss: ISSUER.into(),
+            iss: self.accounts.issuer().to_owned(),
             jti: id,
             sub: format!("system:serviceaccount:{}:{}", bound.namespace, bound.serviceaccount.name),
             kubernetes: bound,
@@ -110,47 +142,66 @@ impl Tokens {
         })
     }
 
-    /// For whom a token speaks to this server, if it is good.
-    pub async fn verify(&self, token: &str) -> Option<Arc<User>> {
-        self.verify_for(token, &[ISSUER]).await.map(|(user, _)| user)
-    }
-
-    /// For whom a token speaks to one of these, if it is good, and to which of them.
-    pub async fn verify_for(&self, token: &str, audiences: &[&str]) -> Option<(Arc<User>, Vec<String>)> {
+    /// For whom a token speaks to one of these, and to which of them.
+    pub(super) async fn judge(&self, token: &str, audiences: &[String]) -> Judged {
         match bootstrap::halves(token) {
             // These say nothing of whom they are for: they are for this server alone.
-            Some((id, secret)) if audiences.contains(&ISSUER) => {
-                let user = bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await?;
-                Some((Arc::new(user), vec![ISSUER.to_owned()]))
+            Some((id, secret)) => {
+                let own = self.audiences();
+                let meant: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();
+                match bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await {
+                    Some(user) if !meant.is_empty() => Judged::User(Arc::new(user), meant),
+                    _ => Judged::NotMine,
+                }
             }
-            Some(_) => None,
-            None => self.verify_signed(token, audiences).await,
+            None => match self.known(token) {
+                Ok(known) => match self.check(&known, audiences).await {
+                    Ok(meant) => Judged::User(known.user.clone(), meant),
+                    Err(why) => Judged::Bad(why.to_string()),
+                },
+                Err(None) => Judged::NotMine,
+                Err(Some(why)) => Judged::Bad(why.to_string()),
+            },
         }
     }
 
-    /// The account a token speaks for, if we signed it, it has not expired and what it is bound to still exists.
-    async fn verify_signed(&self, token: &str, audiences: &[&str]) -> Option<(Arc<User>, Vec<String>)> {
-        let known = self.known(token)?;
-        let now = self.clock.now().as_second();
+    /// To which of these a token with a good signature speaks, if it has not expired and what it is bound to still exists.
+    async fn check(&self, known: &Known, audiences: &[String]) -> Result<Vec<String>, Problem> {
         let meant: Vec<String> =
-            known.audiences.iter().filter(|audience| audiences.contains(&audience.as_str())).cloned().collect();
-        if now >= known.expires || now < known.begins || meant.is_empty() {
-            return None;
+            known.audiences.iter().filter(|audience| audiences.contains(audience)).cloned().collect();
+        if meant.is_empty() {
+            return Err(Problem::Audience(known.audiences.clone(), audiences.to_vec()));
+        }
+        let now = self.clock.now().as_second();
+        if now >= known.expires {
+            return Err(Problem::Expired);
+        }
+        if now < known.begins {
+            return Err(Problem::NotYet);
         }
         for tie in &known.ties {
-            self.holds(tie).await?;
+            self.holds(tie).await.ok_or(Problem::Invalidated)?;
         }
-        Some((known.user.clone(), meant))
+        Ok(meant)
     }
 
-    /// The token's content, if we signed it. A signature is checked once.
-    fn known(&self, token: &str) -> Option<Arc<Known>> {
+    /// The token's content, if one of our keys signed it. A signature is checked once. No problem: it is not of our issuers.
+    fn known(&self, token: &str) -> Result<Arc<Known>, Option<Problem>> {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
-        let digest: [u8; 32] = digest.as_ref().try_into().ok()?;
+        let digest: [u8; 32] = digest.as_ref().try_into().map_err(|_| None)?;
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
-            return Some(known.clone());
+            return Ok(known.clone());
         }
-        let known = Arc::new(Known::of(self.key.claims(token, ISSUER)?));
+        let said = unverified(token).ok_or(None)?;
+        let issuer = said.get("iss").and_then(Value::as_str).unwrap_or_default();
+        if !self.accounts.issuers.iter().any(|own| own == issuer) {
+            return Err(None);
+        }
+        let claims: Claims = self.keys.claims(token).ok_or(Some(Problem::Signature))?;
+        if claims.iss != issuer {
+            return Err(Some(Problem::Signature));
+        }
+        let known = Arc::new(Known::of(claims));
         let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now().as_second();
         if all.len() >= MOST_KNOWN {
@@ -160,7 +211,7 @@ impl Tokens {
             all.clear();
         }
         all.insert(digest, known.clone());
-        Some(known)
+        Ok(known)
     }
 
     /// Whether an object is there and not long overdue to go. One that has not changed is not read again.

@@ -36,7 +36,7 @@ impl Pool {
     pub(super) async fn send(
         &self,
         outbound: &Outbound,
-        registry: &Registry,
+        registry: Option<&Registry>,
         to: &Destination,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Line), Failure> {
@@ -50,7 +50,7 @@ impl Pool {
                 },
             }
         }
-        let connection = outbound.connect(registry, to).await?;
+        let connection = outbound.open(registry, to).await?;
         let (mut line, connection) = http1::handshake(TokioIo::new(connection)).await.map_err(|e| failure(&e))?;
         tokio::spawn(async move {
             // Whoever sends the request learns of its end.

@@ -1,7 +1,6 @@
 //! `/livez`, `/readyz`, `/healthz` and `/version`.
 
 use crate::ApiServer;
-use crate::authn::token::ISSUER;
 use crate::body::Body;
 use crate::request::Query;
 use crate::response;
@@ -56,11 +55,4 @@ fn arch() -> &'static str {
         "aarch64" => "arm64",
         other => other,
     }
-}
-
-pub fn issuer() -> Value {
-    json!({
-        "issuer": ISSUER, "jwks_uri": format!("{ISSUER}/openid/v1/jwks"), "response_types_supported": ["id_token"],
-        "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"],
-    })
 }

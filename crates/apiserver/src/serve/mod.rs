@@ -35,10 +35,14 @@ pub async fn dispatch(
         ["metrics"] => Some(metrics::render(server)),
         ["api"] | ["apis"] | ["api", _] | ["apis", _] | ["apis", _, _] => discovery::dispatch(server, &parts, wanted),
         ["openapi", rest @ ..] => openapi::dispatch(server, rest, headers),
-        [".well-known", "openid-configuration"] => Some(response::json(200, health::issuer().to_string())),
-        ["openid", "v1", "jwks"] => {
-            Some(response::with_type(200, "application/jwk-set+json", server.tokens.published_keys().to_string()))
+        [".well-known", "openid-configuration"] => {
+            Some(response::json(200, server.authenticator.tokens.discovery().to_string()))
         }
+        ["openid", "v1", "jwks"] => Some(response::with_type(
+            200,
+            "application/jwk-set+json",
+            server.authenticator.tokens.published_keys().to_string(),
+        )),
         [] => Some(response::json(200, serde_json::json!({"paths": discovery::paths(server)}).to_string())),
         _ => None,
     };

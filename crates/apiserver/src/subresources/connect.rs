@@ -65,7 +65,7 @@ async fn may_create(server: &ApiServer, call: &Call, notes: &Notes) -> Result<()
         return Ok(());
     }
     let question = Call::asks(call.user.clone(), Verb::Create, call.path.clone());
-    server.authorizer.authorize(&question, notes).await
+    Ok(server.authorizer.authorize(&question, notes).await?)
 }
 
 /// What a connection asks for, as the object that admission sees.

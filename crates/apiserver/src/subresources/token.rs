@@ -3,7 +3,7 @@
 use super::body_as;
 use crate::ApiServer;
 use crate::admission::Operation;
-use crate::authn::token::{Bound, ISSUER, Reference};
+use crate::authn::token::{Bound, Reference};
 use crate::body::Body;
 use crate::call::Call;
 use crate::codec;
@@ -54,7 +54,7 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
     let mut audiences: Vec<String> =
         object::list(&review, &["spec", "audiences"]).iter().filter_map(|a| a.as_str().map(str::to_owned)).collect();
     if audiences.is_empty() {
-        audiences.push(ISSUER.to_owned());
+        audiences.extend_from_slice(server.authenticator.tokens.audiences());
     }
     let mut bound = Bound {
         namespace: namespace.clone(),
@@ -67,6 +67,7 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
         bind(server, reference, &mut bound).await?;
     }
     let token = server
+        .authenticator
         .tokens
         .issue(bound, audiences.clone(), seconds, server.registry.random.uid())
         .map_err(|error| Status::internal(error.to_string()))?;
