@@ -6,7 +6,7 @@ mod groups;
 pub use groups::Group;
 
 use crate::aggregate::{Registrations, Told};
-use crate::backend::{Answered, Backend, Offered};
+use crate::backend::{Answered, Backend, Listed, Offered};
 use crate::custom::names::{Conflict, Names, Taken};
 use crate::custom::{Definition, Identity, Source};
 use crate::follow::Followed;
@@ -205,7 +205,7 @@ impl Resource {
 }
 
 impl Resource {
-    fn answered(backend: &Arc<dyn Backend>, offered: Offered) -> Self {
+    fn answered(backend: &Arc<dyn Backend>, offered: Listed) -> Self {
         let (group, version) = (backend.group().to_owned(), backend.version().to_owned());
         Resource {
             prefix: String::new(),
@@ -417,9 +417,25 @@ impl Catalogue {
     pub fn add(&mut self, backend: &Arc<dyn Backend>) {
         self.documents = Arc::default();
         for offered in backend.resources() {
-            let resource = Arc::new(Resource::answered(backend, offered));
-            self.answered.insert(Path::of(&resource), resource);
+            let resources = match offered {
+                Offered::Listed(listed) => vec![Resource::answered(backend, listed)],
+                Offered::Defined(definition) => crate::custom::described(definition),
+            };
+            for mut resource in resources {
+                resource.backend = Some(backend.clone());
+                self.answered.insert(Path::of(&resource), Arc::new(resource));
+            }
         }
+    }
+
+    /// From now on nothing else is served.
+    pub fn only(&mut self, backends: &[Arc<dyn Backend>]) {
+        self.builtin = Arc::new(Builtin { by_path: BTreeMap::new(), order: Vec::new() });
+        backends.iter().for_each(|backend| self.add(backend));
+    }
+
+    pub fn serves_only_backends(&self) -> bool {
+        self.builtin.order.is_empty()
     }
 
     /// What other API servers answer for.

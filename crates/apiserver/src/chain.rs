@@ -111,7 +111,7 @@ impl ApiServer {
             notes.warn(sentence);
         }
         match &resource.backend {
-            Some(backend) => backend.answer(self, &call, sent).await,
+            Some(backend) => backend.answer(self, &call, sent, notes).await,
             None => verbs::dispatch(self, &call, sent, notes).await,
         }
     }

@@ -19,7 +19,7 @@
 //! - [`causes`]: why each recent write happened
 //! - [`strategy`], [`resources`]: what is special about a kind; [`no_effect`]: what is stored and has no effect yet
 //! - [`catalogue`], [`custom`], [`backend`]: what is served: built-in, custom, and answered by others than the registry;
-//!   [`aggregate`]: by other API servers
+//!   [`aggregate`]: by other API servers; [`beside`]: being one of those
 //! - [`codec`]: objects as bytes; [`table`], [`jsonpath`]: what is shown of them; [`notation`]: JSON, YAML, protobuf;
 //!   [`response`]: answers
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
@@ -32,6 +32,7 @@ pub mod aggregate;
 pub mod authn;
 pub mod authz;
 pub mod backend;
+pub mod beside;
 pub mod body;
 pub mod bootstrap;
 pub mod call;
@@ -207,6 +208,11 @@ impl ApiServer {
 
     /// The server's own loops: expiry, compaction, definitions, flow schemas, objects about itself, other API servers. Ends when the server stops.
     pub async fn run(&self) {
+        if self.registry.catalogue.latest().serves_only_backends() {
+            // What a cluster keeps about itself is not this server's.
+            tokio::join!(self.expire(), self.compact());
+            return;
+        }
         let loops = (custom::run(self.clone()), flow::keep::run(self.clone()), kept::run(self.clone()));
         let beside = aggregate::run(self.clone());
         tokio::join!(loops.0, loops.1, loops.2, beside, self.expire(), self.compact());

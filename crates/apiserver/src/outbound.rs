@@ -13,7 +13,7 @@ pub mod service;
 mod trust;
 mod verify;
 
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::{Endpoint, EndpointError, Login};
 pub use trust::{Trust, TrustError};
 
 use crate::nodes::Duplex;

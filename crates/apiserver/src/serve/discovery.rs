@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 pub fn dispatch(server: &ApiServer, parts: &[&str], wanted: Wanted) -> Option<Response<Body>> {
     let catalogue = server.registry.catalogue.latest();
     let value = match parts {
+        ["api"] if wanted.shape == Shape::Aggregated && catalogue.serves_only_backends() => return None,
         ["api"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, true),
         ["apis"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, false),
+        ["api"] if catalogue.serves_only_backends() => return None,
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address()}]}),
         ["apis"] => {

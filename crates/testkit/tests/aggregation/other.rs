@@ -124,14 +124,23 @@ impl Other {
         // Who does not trust it goes away.
         let Ok(stream) = acceptor.accept(stream).await else { return };
         let is_certified = stream.get_ref().1.peer_certificates().is_some();
-        let service = service_fn(|request| self.answer(request, is_certified));
+        let service = service_fn(|request| self.answer(request, mood, is_certified));
         let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
         _ = serving.with_upgrades().await;
     }
 
-    async fn answer(&self, request: Request<Incoming>, is_certified: bool) -> Result<Response<Content>, Infallible> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        since: Mood,
+        is_certified: bool,
+    ) -> io::Result<Response<Content>> {
         let mut request = request;
         let mood = self.mood();
+        if matches!(mood, Mood::Down | Mood::Silent | Mood::Misnamed) && mood != since {
+            // Connections of better times end.
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         let upgrade = (request.uri().path().ends_with("/talk") || mood == Mood::Switching)
             .then(|| hyper::upgrade::on(&mut request));
         let (head, body) = request.into_parts();
