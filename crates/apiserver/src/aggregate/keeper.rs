@@ -131,19 +131,21 @@ impl Keeper {
 
     /// Wakes those whose Service or endpoints changed.
     fn wake(&self, event: &Event) {
-        let key = &event.entry.key;
-        let (namespace, name) = match keys::rest(key, keys::SERVICES).and_then(|rest| rest.split_once('/')) {
-            Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
-            None => {
-                let slice = codec::decode(&event.entry.value);
-                let service = object::text(&slice, &["metadata", "labels", SERVICE_NAME]).to_owned();
-                (object::namespace(&slice).to_owned(), service)
-            }
-        };
-        for task in self.tasks.values() {
-            let registered = task.server.registered();
-            if registered.service.namespace == namespace && registered.service.name == name {
-                task.server.changed.notify_one();
+        // A slice that was given to another Service is missing at the one that it was of.
+        for entry in std::iter::once(&event.entry).chain(&event.previous) {
+            let (namespace, name) = match keys::rest(&entry.key, keys::SERVICES).and_then(|rest| rest.split_once('/')) {
+                Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
+                None => {
+                    let slice = codec::decode(&entry.value);
+                    let service = object::text(&slice, &["metadata", "labels", SERVICE_NAME]).to_owned();
+                    (object::namespace(&slice).to_owned(), service)
+                }
+            };
+            for task in self.tasks.values() {
+                let registered = task.server.registered();
+                if registered.service.namespace == namespace && registered.service.name == name {
+                    task.server.changed.notify_one();
+                }
             }
         }
     }

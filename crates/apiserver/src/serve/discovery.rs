@@ -100,22 +100,25 @@ fn aggregated(catalogue: &Catalogue, core: bool) -> Option<Response<Body>> {
 
 /// Each resource is written once, whatever else comes and goes: a kind more costs the text of one kind.
 fn all_resources(catalogue: &Catalogue, core: bool) -> String {
-    let groups = if core {
+    let registrations = catalogue.registrations();
+    let mut groups = if core {
         vec![(String::new(), vec!["v1".to_owned()])]
     } else {
         catalogue.groups().into_iter().map(|g| (g.name, g.versions)).collect()
     };
+    // A server that was just registered has not said yet what it serves.
+    for (name, versions) in &mut groups {
+        versions
+            .retain(|version| !registrations.is_remote(name, version) || registrations.told(name, version).is_some());
+    }
+    groups.retain(|(_, versions)| !versions.is_empty());
     let mut text = String::from(r#"{"apiVersion":"apidiscovery.k8s.io/v2","items":["#);
     for (number, (name, versions)) in groups.iter().enumerate() {
         let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
         text += &format!(r#"{}{{"metadata":{metadata},"versions":["#, comma(number));
-        // A server that was just registered has not said yet what it serves.
-        let registrations = catalogue.registrations();
-        let is_known =
-            |version: &&String| !registrations.is_remote(name, version) || registrations.told(name, version).is_some();
-        for (number, version) in versions.iter().filter(is_known).enumerate() {
+        for (number, version) in versions.iter().enumerate() {
             text += comma(number);
-            if let Some(told) = catalogue.registrations().told(name, version) {
+            if let Some(told) = registrations.told(name, version) {
                 text += &of_another_server(told, version);
                 continue;
             }

@@ -34,9 +34,18 @@ async fn the_condition_says_what_is_missing_until_nothing_is() {
     let missing = r#"endpointslices for service/things in "default" have no addresses with port name "https""#;
     expect("False", "MissingEndpoints", missing).await;
     assert_eq!(world.get(VERSION).await.code, 503);
+    let metric = |state: u8| format!("aggregator_unavailable_apiservice{{name=\"{SERVICE}\"}} {state}\n");
+    assert!(String::from_utf8_lossy(&world.get("/metrics").await.bytes).contains(&metric(1)));
     world.cluster.apply(slice(true)).await;
     expect("True", "Passed", "all checks passed").await;
     assert_eq!(world.get(VERSION).await.code, 200);
+    assert!(String::from_utf8_lossy(&world.get("/metrics").await.bytes).contains(&metric(0)));
+
+    let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/things-1";
+    assert_eq!(world.cluster.request("DELETE", path, "", "").await.code, 200);
+    expect("False", "EndpointsNotFound", r#"cannot find endpointslices for service/things in "default""#).await;
+    world.cluster.apply(slice(true)).await;
+    expect("True", "Passed", "all checks passed").await;
 
     let writes = world.cluster.writes();
     tokio::time::sleep(Duration::from_secs(600)).await;
