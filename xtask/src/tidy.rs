@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<()> {
 
 fn sources() -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for top in ["crates", "operators", "xtask"] {
+    for top in ["crates", "operators", "examples", "xtask"] {
         walk(&root().join(top), &mut found)?;
     }
     found.sort();

@@ -3,9 +3,14 @@
 //! A backend is added to the catalogue, and is served from then on: the chain finds its resources there like all others, and
 //! discovery and OpenAPI tell of them without knowing that they are a backend's.
 
+mod mirror;
+
+pub use mirror::{Mirror, Place};
+
 use crate::ApiServer;
 use crate::body::Body;
 use crate::call::Call;
+use crate::notes::Notes;
 use crate::request::Sent;
 use crate::strategy::Strategy;
 use futures::future::BoxFuture;
@@ -26,11 +31,21 @@ pub trait Backend: Send + Sync + 'static {
         server: &'a ApiServer,
         call: &'a Call,
         sent: Sent,
+        notes: &'a Notes,
     ) -> BoxFuture<'a, Result<Response<Body>, Status>>;
 }
 
 /// A resource of a backend.
-pub struct Offered {
+pub enum Offered {
+    /// The backend answers every call by itself.
+    Listed(Listed),
+    /// A CustomResourceDefinition, of which only `spec` counts: columns, schema and short names are its. The backend may have
+    /// the registry answer ([`crate::verbs::dispatch`]), as [`Mirror`] does.
+    Defined(Value),
+}
+
+/// What discovery and OpenAPI say about a resource.
+pub struct Listed {
     /// The plural name that stands in paths.
     pub name: String,
     pub kind: String,
@@ -53,7 +68,7 @@ impl Strategy for Answered {
 mod tests {
     use super::*;
     use crate::authn::User;
-    use crate::nodes::{NodeAnswer, Nodes, Place};
+    use crate::nodes::{self, NodeAnswer, Nodes};
     use crate::pki::Pki;
     use crate::request::{Peer, Request};
     use crate::{Pace, Parts};
@@ -68,7 +83,7 @@ mod tests {
     impl Nodes for NoNodes {
         fn send(
             &self,
-            _: Place,
+            _: nodes::Place,
             _: http::Request<crate::body::Payload>,
         ) -> BoxFuture<'static, Result<NodeAnswer, String>> {
             Box::pin(async { Err("there is none".to_owned()) })

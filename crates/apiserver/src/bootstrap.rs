@@ -8,6 +8,7 @@ use crate::codec;
 use crate::flow;
 use crate::kept::{addresses, api_services};
 use crate::notes::Notes;
+use crate::pki::FRONT_PROXY_CLIENT;
 use crate::registry::Change;
 use crate::verb::Verb;
 use base64::Engine;
@@ -37,19 +38,18 @@ pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
 
 /// Tells everybody how the cluster is reached and which authority to trust: the ConfigMap `cluster-info` of `kube-public`; and
 /// other API servers how to authenticate who comes through this one.
-pub async fn publish(server: &ApiServer, url: &str, ca_pem: &str) -> Result<(), Status> {
+pub async fn publish(server: &ApiServer, url: &str, ca_pem: &str, front_proxy_ca_pem: &str) -> Result<(), Status> {
     let config = json!({
         "apiVersion": "v1", "kind": "Config",
         "clusters": [{"name": "", "cluster": {"server": url, "certificate-authority-data": BASE64_STANDARD.encode(ca_pem)}}],
     });
     write_map(server, "kube-public", "cluster-info", &[("kubeconfig", format!("{config:#}\n"))]).await?;
-    // From this, other API servers learn how to recognize a request that this server authenticated and passed on. The name is
-    // the one in the certificate with which it will be passed on.
+    // From this, other API servers learn how to recognize a request that this server authenticated and passed on.
     let list = |name: &str| json!([name]).to_string();
     let authentication = [
         ("client-ca-file", ca_pem.to_owned()),
-        ("requestheader-allowed-names", list("front-proxy-client")),
-        ("requestheader-client-ca-file", ca_pem.to_owned()),
+        ("requestheader-allowed-names", list(FRONT_PROXY_CLIENT)),
+        ("requestheader-client-ca-file", front_proxy_ca_pem.to_owned()),
         ("requestheader-extra-headers-prefix", list("X-Remote-Extra-")),
         ("requestheader-group-headers", list("X-Remote-Group")),
         ("requestheader-uid-headers", list("X-Remote-Uid")),

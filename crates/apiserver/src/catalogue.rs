@@ -1,7 +1,12 @@
 //! Every resource that is served, as data: built-in ones from the facts table, custom ones from their definitions, and those
 //! that a backend answers.
 
-use crate::backend::{Answered, Backend, Offered};
+mod groups;
+
+pub use groups::Group;
+
+use crate::aggregate::{Registrations, Told};
+use crate::backend::{Answered, Backend, Listed, Offered};
 use crate::custom::names::{Conflict, Names, Taken};
 use crate::custom::{Converter, Definition, Identity, Source};
 use crate::follow::Followed;
@@ -10,7 +15,7 @@ use crate::resources;
 use crate::strategy::Strategy;
 use bytes::Bytes;
 use imbl::{OrdMap, OrdSet};
-use pintle_meta::names::{join_api_version, version_priority};
+use pintle_meta::names::join_api_version;
 use pintle_schema::Schema;
 use pintle_store::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -224,7 +229,7 @@ impl Resource {
 }
 
 impl Resource {
-    fn answered(backend: &Arc<dyn Backend>, offered: Offered) -> Self {
+    fn answered(backend: &Arc<dyn Backend>, offered: Listed) -> Self {
         let (group, version) = (backend.group().to_owned(), backend.version().to_owned());
         Resource {
             prefix: String::new(),
@@ -269,12 +274,6 @@ pub(crate) struct Custom<'a> {
     pub(crate) defined_at: u64,
 }
 
-/// A served group and its versions, in the order in which discovery shows them.
-pub struct Group {
-    pub name: String,
-    pub versions: Vec<String>,
-}
-
 /// All that is served at one moment. It changes by the definition that changed; what did not is shared.
 #[derive(Clone)]
 pub struct Catalogue {
@@ -282,6 +281,8 @@ pub struct Catalogue {
     /// Those of backends.
     answered: OrdMap<Path, Arc<Resource>>,
     custom: OrdMap<Path, Arc<Resource>>,
+    /// What other API servers answer for.
+    registrations: Registrations,
     definitions: OrdMap<String, Arc<Defined>>,
     /// The names of the definitions of each group.
     groups: OrdMap<String, OrdSet<String>>,
@@ -332,6 +333,7 @@ impl Default for Catalogue {
             builtin: BUILTIN.clone(),
             answered: OrdMap::new(),
             custom: OrdMap::new(),
+            registrations: Registrations::default(),
             definitions: OrdMap::new(),
             groups: OrdMap::new(),
             touched: BTreeSet::new(),
@@ -351,6 +353,12 @@ impl Builtin {
 
 impl Followed for Catalogue {
     fn change(&mut self, key: &str, entry: Option<&Entry>) {
+        if let Some(name) = keys::rest(key, keys::API_SERVICES) {
+            if self.registrations.change(name, entry.map(|entry| &*entry.value)) {
+                self.documents = Arc::default();
+            }
+            return;
+        }
         let Some(name) = keys::rest(key, keys::DEFINITIONS) else { return };
         let definition = entry.and_then(|entry| Some((entry, Definition::read(entry)?)));
         let identity = definition.as_ref().map(|(_, definition)| definition.identity());
@@ -433,8 +441,36 @@ impl Catalogue {
     pub fn add(&mut self, backend: &Arc<dyn Backend>) {
         self.documents = Arc::default();
         for offered in backend.resources() {
-            let resource = Arc::new(Resource::answered(backend, offered));
-            self.answered.insert(Path::of(&resource), resource);
+            let resources = match offered {
+                Offered::Listed(listed) => vec![Resource::answered(backend, listed)],
+                Offered::Defined(definition) => crate::custom::described(definition),
+            };
+            for mut resource in resources {
+                resource.backend = Some(backend.clone());
+                self.answered.insert(Path::of(&resource), Arc::new(resource));
+            }
+        }
+    }
+
+    /// From now on nothing else is served.
+    pub fn only(&mut self, backends: &[Arc<dyn Backend>]) {
+        self.builtin = Arc::new(Builtin { by_path: BTreeMap::new(), order: Vec::new() });
+        backends.iter().for_each(|backend| self.add(backend));
+    }
+
+    pub fn serves_only_backends(&self) -> bool {
+        self.builtin.order.is_empty()
+    }
+
+    /// What other API servers answer for.
+    pub fn registrations(&self) -> &Registrations {
+        &self.registrations
+    }
+
+    /// Another API server says this of a version, named as its APIService is.
+    pub fn tell(&mut self, name: &str, told: Option<&Arc<Told>>) {
+        if self.registrations.tell(name, told) {
+            self.documents = Arc::default();
         }
     }
 
@@ -490,28 +526,6 @@ impl Catalogue {
         let custom = custom.take_while(move |r| r.group == group && r.version == version);
         let others = self.builtin.order.iter().chain(self.answered.values());
         others.filter(move |r| r.group == group && r.version == version).chain(custom)
-    }
-
-    /// Built-in groups in upstream's order, then those of backends, then custom ones by name; the core group is left out.
-    pub fn groups(&self) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
-        let mut add = |resource: &Resource| {
-            if resource.group.is_empty() {
-                return;
-            }
-            let at = groups.iter().position(|g| g.name == resource.group).unwrap_or_else(|| {
-                groups.push(Group { name: resource.group.clone(), versions: Vec::new() });
-                groups.len() - 1
-            });
-            if !groups[at].versions.contains(&resource.version) {
-                groups[at].versions.push(resource.version.clone());
-            }
-        };
-        self.resources().for_each(|resource| add(resource));
-        for group in &mut groups {
-            group.versions.sort_by_key(|v| std::cmp::Reverse(version_priority(v)));
-        }
-        groups
     }
 }
 

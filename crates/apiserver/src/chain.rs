@@ -1,11 +1,12 @@
 //! The order in which every request passes every filter, in one place.
 //!
 //! ```text
-//! guard (panics, metrics) → parse → deadline → authenticate → impersonate → flow control → authorize → body → fence
-//!   → serve, backend or verbs → warnings
+//! guard (panics, metrics) → parse → deadline → authenticate → impersonate → flow control → authorize → another API server
+//!   → body → fence → serve, backend or verbs → warnings
 //! ```
 
 use crate::ApiServer;
+use crate::aggregate;
 use crate::authn::impersonate::impersonate;
 use crate::authn::{self, User};
 use crate::authz::Refused;
@@ -81,6 +82,9 @@ impl ApiServer {
                 return Ok(response::text(500, escaped(&text)));
             }
         }
+        if let Some(registered) = catalogue.registrations().at(&call.url) {
+            return aggregate::pass(self, registered, &call, request).await;
+        }
         if !call.is_of_objects() {
             // Plain paths answer in their own notation, whatever is asked for.
             let wanted = Wanted::negotiate(&call.headers, Offer::DISCOVERY).unwrap_or(Wanted::JSON);
@@ -107,7 +111,7 @@ impl ApiServer {
             notes.warn(sentence);
         }
         match &resource.backend {
-            Some(backend) => backend.answer(self, &call, sent).await,
+            Some(backend) => backend.answer(self, &call, sent, notes).await,
             None => verbs::dispatch(self, &call, sent, notes).await,
         }
     }

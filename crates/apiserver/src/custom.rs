@@ -15,7 +15,7 @@ pub use lifecycle::{CLEANUP, run};
 
 pub(crate) use conversion::Converter;
 
-use crate::catalogue::{Custom, Resource, Subresource};
+use crate::catalogue::{Catalogue, Custom, Resource, Subresource};
 use bytes::Bytes;
 use kind::CustomKind;
 use names::Names;
@@ -151,6 +151,20 @@ impl Source {
     }
 }
 
+/// The resources of a definition that is stored nowhere.
+pub(crate) fn described(mut definition: Value) -> Vec<Resource> {
+    object::set(&mut definition, &["metadata", "uid"], "");
+    if let Some(known) = Catalogue::default().get("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
+        // Names that follow from others. One that cannot be completed is taken as it is.
+        _ = known.default(&mut definition);
+    }
+    let stored = Bytes::from(definition.to_string());
+    let Ok(read) = serde_json::from_value::<Definition>(definition) else { return Vec::new() };
+    let storage = read.spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);
+    let served = read.spec.versions.iter().filter(|version| version.served);
+    served.map(|version| read.resource(version, storage, &stored, 0)).collect()
+}
+
 impl Definition {
     pub(crate) fn read(entry: &Entry) -> Option<Self> {
         serde_json::from_slice(&entry.value).ok()
@@ -183,16 +197,16 @@ impl Definition {
     pub(crate) fn served(&self, entry: &Entry, defined_at: u64) -> Vec<Arc<Resource>> {
         let storage = self.spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);
         let served = self.spec.versions.iter().filter(|version| version.served);
-        served.map(|version| Arc::new(self.resource(version, storage, entry, defined_at))).collect()
+        served.map(|version| Arc::new(self.resource(version, storage, &entry.value, defined_at))).collect()
     }
 
     /// The resource in the version that is stored, served or not.
     pub(crate) fn stored(&self, entry: &Entry) -> Option<Arc<Resource>> {
         let storage = self.spec.versions.iter().find(|version| version.storage)?;
-        Some(Arc::new(self.resource(storage, &storage.name, entry, entry.mod_revision)))
+        Some(Arc::new(self.resource(storage, &storage.name, &entry.value, entry.mod_revision)))
     }
 
-    fn resource(&self, version: &Version, storage: &str, entry: &Entry, defined_at: u64) -> Resource {
+    fn resource(&self, version: &Version, storage: &str, stored: &Bytes, defined_at: u64) -> Resource {
         let kind = &self.spec.names.kind;
         let mut subresources = Vec::new();
         if version.subresources.status.is_some() {
@@ -202,7 +216,7 @@ impl Definition {
             subresources.push(subresource("scale", "Scale", Some(("autoscaling".into(), "v1".into()))));
         }
         let source = Arc::new(Source {
-            stored: entry.value.clone(),
+            stored: stored.clone(),
             version: version.name.clone(),
             parts: OnceLock::new(),
             converts: self.spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy == "Webhook"),

@@ -7,6 +7,7 @@ pub const CLUSTER_ROLES: &str = "/registry/clusterroles/";
 pub const CLUSTER_ROLE_BINDINGS: &str = "/registry/clusterrolebindings/";
 pub const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 pub const DISRUPTION_BUDGETS: &str = "/registry/poddisruptionbudgets/";
+pub const ENDPOINT_SLICES: &str = "/registry/endpointslices/";
 pub const FLOW_SCHEMAS: &str = "/registry/flowschemas/";
 /// The objects that say where the API server is.
 pub const KUBERNETES_ENDPOINTS: &str = "/registry/services/endpoints/default/kubernetes";
@@ -28,6 +29,7 @@ pub const SECRETS: &str = "/registry/secrets/";
 /// Servers over one store, each for as long as it says so.
 pub const SERVERS: &str = "/registry/masterleases/";
 pub const SERVICE_ACCOUNTS: &str = "/registry/serviceaccounts/";
+pub const SERVICES: &str = "/registry/services/specs/";
 pub const SERVICE_CIDRS: &str = "/registry/servicecidrs/";
 pub const STORAGE_CLASSES: &str = "/registry/storageclasses/";
 pub const VALIDATING_WEBHOOKS: &str = "/registry/validatingwebhookconfigurations/";

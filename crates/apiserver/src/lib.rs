@@ -18,7 +18,8 @@
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
 //! - [`causes`]: why each recent write happened
 //! - [`strategy`], [`resources`]: what is special about a kind; [`no_effect`]: what is stored and has no effect yet
-//! - [`catalogue`], [`custom`], [`backend`]: what is served: built-in, custom, and answered by others than the registry
+//! - [`catalogue`], [`custom`], [`backend`]: what is served: built-in, custom, and answered by others than the registry;
+//!   [`aggregate`]: by other API servers; [`beside`]: being one of those
 //! - [`codec`]: objects as bytes; [`table`], [`jsonpath`]: what is shown of them; [`notation`]: JSON, YAML, protobuf;
 //!   [`response`]: answers
 //! - [`serve`]: discovery, OpenAPI, health, metrics, reviews
@@ -27,9 +28,11 @@
 
 pub mod access;
 pub mod admission;
+pub mod aggregate;
 pub mod authn;
 pub mod authz;
 pub mod backend;
+pub mod beside;
 pub mod body;
 pub mod bootstrap;
 pub mod call;
@@ -124,6 +127,8 @@ pub struct Inner {
     address: OnceLock<String>,
     nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
     network: ArcSwapOption<Arc<dyn nodes::network::Network>>,
+    /// What is shown to API servers beside this one.
+    pub front_proxy: aggregate::FrontProxyIdentity,
     stop: watch::Sender<bool>,
 }
 
@@ -181,7 +186,7 @@ impl ApiServer {
             authenticator,
             authorizer: authorizer.clone(),
             registry: Registry {
-                catalogue: Follower::new(store.clone(), &[keys::DEFINITIONS]),
+                catalogue: Follower::new(store.clone(), &[keys::DEFINITIONS, keys::API_SERVICES]),
                 store,
                 clock,
                 random,
@@ -197,16 +202,23 @@ impl ApiServer {
             address: OnceLock::new(),
             nodes: ArcSwapOption::empty(),
             network: ArcSwapOption::empty(),
+            front_proxy: aggregate::FrontProxyIdentity::default(),
             stop: watch::Sender::new(false),
         }));
         bootstrap::bootstrap(&server).await.map_err(|status| StartError::Bootstrap(status.message))?;
         Ok(server)
     }
 
-    /// The server's own loops: expiry, compaction, definitions, flow schemas, objects about itself. Ends when the server stops.
+    /// The server's own loops: expiry, compaction, definitions, flow schemas, objects about itself, other API servers. Ends when the server stops.
     pub async fn run(&self) {
+        if self.registry.catalogue.latest().serves_only_backends() {
+            // What a cluster keeps about itself is not this server's.
+            tokio::join!(self.expire(), self.compact());
+            return;
+        }
         let loops = (custom::run(self.clone()), flow::keep::run(self.clone()), kept::run(self.clone()));
-        tokio::join!(loops.0, loops.1, loops.2, self.expire(), self.compact());
+        let beside = aggregate::run(self.clone());
+        tokio::join!(loops.0, loops.1, loops.2, beside, self.expire(), self.compact());
     }
 
     async fn expire(&self) {

@@ -57,12 +57,6 @@ pub const TABLE: &[Row] = &[
         |definition| has_rules(&definition["spec"]["versions"]),
     ),
     kind(
-        "apiregistration.k8s.io",
-        "apiservices",
-        Actor::ApiServer,
-        "Pintle does not proxy to aggregated API servers yet: this APIService is stored and has no effect",
-    ),
-    kind(
         "networking.k8s.io",
         "servicecidrs",
         Actor::ApiServer,

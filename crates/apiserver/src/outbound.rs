@@ -15,7 +15,7 @@ mod trust;
 mod verify;
 
 pub use client::{Client, Unanswered};
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::{Endpoint, EndpointError, Login};
 pub use trust::{Trust, TrustError};
 
 use crate::nodes::Duplex;

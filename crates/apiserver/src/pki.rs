@@ -3,13 +3,14 @@
 
 mod ask;
 mod changing;
+mod front_proxy;
 mod request;
 
 pub use ask::{Request, ask, validity};
 pub use changing::Changing;
+pub use front_proxy::{FRONT_PROXY_CLIENT, FrontProxy};
 pub use request::{Terms, public_key_hash};
 
-use crate::authn::front_proxy;
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use pintle_meta::network::KUBERNETES_ADDRESS;
 use rcgen::{
@@ -191,18 +192,32 @@ impl Pki {
         self.client(NODE_CLIENT, "pintle:apiservers", now)
     }
 
+    /// A server's certificate for a name, such as `SERVICE.NAMESPACE.svc`, and addresses.
+    pub fn serving(&self, name: &str, addresses: &[IpAddr], now: Timestamp) -> Result<Identity, PkiError> {
+        self.server(name, addresses, &[name], now)
+    }
+
     fn tls(
         &self,
         identity: &Identity,
         others_pem: &str,
         protocols: &[&[u8]],
     ) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        let shown = Arc::new(Changing::default());
-        shown.set(identity)?;
-        let mut config = trusting(&format!("{}\n{others_pem}", self.ca_pem))?.with_cert_resolver(shown);
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(Arc::new(config))
+        server_tls(identity, &format!("{}\n{others_pem}", self.ca_pem), protocols)
     }
+}
+
+/// TLS for a server of this identity, which verifies certificates of clients against authorities (PEM), if they show one.
+pub fn server_tls(
+    identity: &Identity,
+    client_ca_pem: &str,
+    protocols: &[&[u8]],
+) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+    let shown = Arc::new(Changing::default());
+    shown.set(identity)?;
+    let mut config = trusting(client_ca_pem)?.with_cert_resolver(shown);
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
 }
 
 /// TLS for a server that verifies the certificates which clients show, if they show one.
@@ -210,7 +225,7 @@ fn trusting(
     ca_pem: &str,
 ) -> Result<rustls::ConfigBuilder<rustls::ServerConfig, rustls::server::WantsServerCert>, PkiError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier = front_proxy::verifier(ca_pem)?;
+    let verifier = crate::authn::front_proxy::verifier(ca_pem)?;
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_client_cert_verifier(verifier))
 }

@@ -1,10 +1,10 @@
 //! Parts of an object with a path of their own: status and scale for every kind that has them, and the few others.
 
 mod binding;
-mod connect;
+pub(crate) mod connect;
 mod eviction;
 mod log;
-mod proxy;
+pub(crate) mod proxy;
 mod scale;
 mod token;
 

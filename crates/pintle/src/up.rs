@@ -13,7 +13,7 @@ use crate::scratch::Scratch;
 use crate::signals::Signals;
 use crate::store::{StoreError, StoreFlags};
 use pintle_apiserver::kept::servers;
-use pintle_apiserver::pki::{Pki, PkiError, write_private};
+use pintle_apiserver::pki::{FrontProxy, Pki, PkiError, write_private};
 use pintle_apiserver::{ApiServer, Pace, Parts, StartError, bootstrap, listener};
 use pintle_meta::{Clock, Random, Status};
 use pintle_store::Store;
@@ -252,9 +252,9 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     // A store in files takes a lock first: who has it owns everything below the directory.
     let store = flags.store.open(directory.as_deref()).await?;
     cluster.store = Some(store.clone());
-    let pki = match flags.pki.clone().or_else(|| Some(directory.as_ref()?.join("pki"))) {
-        Some(place) => Pki::open(&place, clock.now())?,
-        None => Pki::generate(clock.now())?,
+    let (pki, front_proxy) = match flags.pki.clone().or_else(|| Some(directory.as_ref()?.join("pki"))) {
+        Some(place) => (Pki::open(&place, clock.now())?, FrontProxy::open(&place, clock.now())?),
+        None => (Pki::generate(clock.now())?, FrontProxy::generate(clock.now())?),
     };
     let place = match (flags.store.etcd(), &directory) {
         (Some(url), _) => url.to_owned(),
@@ -282,7 +282,8 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     server.set_address(address.to_string());
     let (own, others) = (addresses(address.ip()), proxies.unwrap_or_default());
     let tls = pki.server_tls_for(&own, &flags.tls_san, &others, clock.now())?;
-    bootstrap::publish(&server, &format!("https://{}", advertised(address)), &pki.ca_pem)
+    server.front_proxy.set(front_proxy.client(clock.now())?);
+    bootstrap::publish(&server, &format!("https://{}", advertised(address)), &pki.ca_pem, &front_proxy.ca_pem)
         .await
         .map_err(Failure::Publish)?;
     let url = format!("https://{}", reachable(address));

@@ -36,6 +36,18 @@ pub async fn discover(client: &Client) -> Result<Vec<Found>, kube::Error> {
     Ok(found)
 }
 
+/// The versions, as `GROUP/VERSION`, of which the server does not know what they have: another API server answers for them,
+/// and does not.
+pub async fn stale(client: &Client) -> Result<Vec<String>, kube::Error> {
+    let groups = client.list_api_groups_aggregated().await?.items;
+    let stale = groups.into_iter().flat_map(|group| {
+        let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+        let versions = group.versions.into_iter().filter(|version| version.freshness.as_deref() == Some("Stale"));
+        versions.map(move |version| format!("{name}/{}", version.version.unwrap_or_default()))
+    });
+    Ok(stale.collect())
+}
+
 /// For who asks again and again: a server that tags its answers is asked only whether they have changed.
 #[derive(Debug, Default)]
 pub struct Discoverer {

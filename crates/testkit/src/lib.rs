@@ -82,4 +82,6 @@ mod guide {
     struct SweepAndExplore;
     #[doc = include_str!("../../../docs/guide/10-running.md")]
     struct RunningIt;
+    #[doc = include_str!("../../../docs/guide/11-custom-api-server.md")]
+    struct CustomApiServer;
 }

@@ -15,7 +15,8 @@ pub struct Namespaces;
 impl Plugin for Namespaces {
     fn concerns(&self, review: &Review<'_>) -> bool {
         match review.operation {
-            Operation::Create => review.resource.namespaced,
+            // The namespaces of a backend are not in this store.
+            Operation::Create => review.resource.namespaced && review.resource.backend.is_none(),
             Operation::Delete => review.is_of("", "namespaces", ""),
             Operation::Update | Operation::Connect => false,
         }

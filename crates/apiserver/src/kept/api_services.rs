@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Custom groups come after all others, and among their versions the usual order counts.
-const CUSTOM: (i64, i64) = (1000, 100);
+pub const CUSTOM: (i64, i64) = (1000, 100);
 
 /// Built-in versions with their places in the order of groups and versions. `apiregistration.k8s.io` has none.
 pub const BUILT_IN: [(&str, &str, i64, i64); 21] = [

@@ -7,7 +7,7 @@ use pintle_store::Range;
 use serde_json::Value;
 
 /// The label that says of which Service a slice is.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Addresses and ports behind a port of a Service, those first that chance puts first.
 pub async fn endpoints(
@@ -72,7 +72,8 @@ fn is_ready(endpoint: &Value) -> bool {
     object::at(endpoint, &["conditions", "ready"]).and_then(Value::as_bool).unwrap_or(true)
 }
 
-async fn read(registry: &Registry, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>, Status> {
+/// A Service, or another object of the core group.
+pub async fn read(registry: &Registry, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>, Status> {
     let catalogue = registry.catalogue.latest();
     let resource = catalogue.get("", "v1", resource).ok_or_else(Status::no_such_resource)?;
     let entry = registry.store.get(&resource.key(namespace, name)).await.map_err(read_error)?;

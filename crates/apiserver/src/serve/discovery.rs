@@ -1,6 +1,7 @@
 //! What is served, told to clients: group by group, or all at once.
 
 use crate::ApiServer;
+use crate::aggregate::Told;
 use crate::body::Body;
 use crate::catalogue::{Catalogue, Resource};
 use crate::response::{self, Shape, Wanted};
@@ -13,8 +14,10 @@ use serde_json::{Value, json};
 pub fn dispatch(server: &ApiServer, parts: &[&str], wanted: Wanted) -> Option<Response<Body>> {
     let catalogue = server.registry.catalogue.latest();
     let value = match parts {
+        ["api"] if wanted.shape == Shape::Aggregated && catalogue.serves_only_backends() => return None,
         ["api"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, true),
         ["apis"] if wanted.shape == Shape::Aggregated => return aggregated(&catalogue, false),
+        ["api"] if catalogue.serves_only_backends() => return None,
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address()}]}),
         ["apis"] => {
@@ -97,17 +100,28 @@ fn aggregated(catalogue: &Catalogue, core: bool) -> Option<Response<Body>> {
 
 /// Each resource is written once, whatever else comes and goes: a kind more costs the text of one kind.
 fn all_resources(catalogue: &Catalogue, core: bool) -> String {
-    let groups = if core {
+    let registrations = catalogue.registrations();
+    let mut groups = if core {
         vec![(String::new(), vec!["v1".to_owned()])]
     } else {
         catalogue.groups().into_iter().map(|g| (g.name, g.versions)).collect()
     };
+    // A server that was just registered has not said yet what it serves.
+    for (name, versions) in &mut groups {
+        versions
+            .retain(|version| !registrations.is_remote(name, version) || registrations.told(name, version).is_some());
+    }
+    groups.retain(|(_, versions)| !versions.is_empty());
     let mut text = String::from(r#"{"apiVersion":"apidiscovery.k8s.io/v2","items":["#);
     for (number, (name, versions)) in groups.iter().enumerate() {
         let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
         text += &format!(r#"{}{{"metadata":{metadata},"versions":["#, comma(number));
         for (number, version) in versions.iter().enumerate() {
             text += comma(number);
+            if let Some(told) = registrations.told(name, version) {
+                text += &of_another_server(told, version);
+                continue;
+            }
             text += r#"{"freshness":"Current","resources":["#;
             for (number, resource) in catalogue.of_group_version(name, version).enumerate() {
                 text += comma(number);
@@ -119,6 +133,12 @@ fn all_resources(catalogue: &Catalogue, core: bool) -> String {
     }
     text += r#"],"kind":"APIGroupDiscoveryList","metadata":{}}"#;
     text
+}
+
+fn of_another_server(told: &Told, version: &str) -> String {
+    let freshness = if told.is_stale { "Stale" } else { "Current" };
+    let resources = if told.resources == "[]" { String::new() } else { format!(r#""resources":{},"#, told.resources) };
+    format!(r#"{{"freshness":"{freshness}",{resources}"version":{}}}"#, json!(version))
 }
 
 fn comma(number: usize) -> &'static str {

@@ -29,6 +29,11 @@ struct VerbLabels {
     verb: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServiceLabels {
+    name: String,
+}
+
 pub struct Metrics {
     registry: Registry,
     pub flow: Families,
@@ -40,6 +45,8 @@ pub struct Metrics {
     cause_bytes: Gauge,
     dropped_causes: Gauge,
     watch: [Gauge; 4],
+    /// Of API servers beside this one.
+    unavailable: Family<ServiceLabels, Gauge>,
 }
 
 /// What the pumps of watches are counted by: see [`crate::watches::pump::Counts`].
@@ -70,11 +77,26 @@ impl Default for Metrics {
             registry.register(name, about, gauge.clone());
             gauge
         });
+        let unavailable = Family::<ServiceLabels, Gauge>::default();
+        let about = "APIServices which are marked as unavailable, by name";
+        registry.register("aggregator_unavailable_apiservice", about, unavailable.clone());
         let flow = Families::default();
         flow.register(&mut registry);
         let webhooks = webhooks::Families::default();
         webhooks.register(&mut registry);
-        Metrics { watch, flow, webhooks, registry, requests, durations, revision, causes, cause_bytes, dropped_causes }
+        Metrics {
+            watch,
+            unavailable,
+            flow,
+            webhooks,
+            registry,
+            requests,
+            durations,
+            revision,
+            causes,
+            cause_bytes,
+            dropped_causes,
+        }
     }
 }
 
@@ -99,6 +121,12 @@ pub fn render(server: &ApiServer) -> Response<Body> {
     let counts = [watches.pumps, watches.watchers, watches.rounds, watches.cut_off];
     for (gauge, count) in metrics.watch.iter().zip(counts) {
         gauge.set(whole(count));
+    }
+    // Names of those that are gone do not stay.
+    metrics.unavailable.clear();
+    for (name, registered) in server.registry.catalogue.latest().registrations().all() {
+        let labels = ServiceLabels { name: name.clone() };
+        metrics.unavailable.get_or_create(&labels).set(i64::from(!registered.is_available));
     }
     let mut text = String::new();
     match encode(&mut text, &server.metrics.registry) {

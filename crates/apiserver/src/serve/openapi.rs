@@ -1,6 +1,7 @@
 //! OpenAPI, made from the same facts that check every object: v3 group by group, v2 as a whole.
 
 use crate::ApiServer;
+use crate::aggregate;
 use crate::body::Body;
 use crate::catalogue::{Catalogue, Resource};
 use crate::resources::rules;
@@ -29,9 +30,20 @@ fn index(server: &ApiServer) -> Value {
         paths.insert(path, json!({"serverRelativeURL": url}));
     };
     add("api/v1".to_owned(), "", "v1");
+    let told = catalogue.registrations();
     for group in catalogue.groups() {
-        for version in &group.versions {
+        for version in group.versions.iter().filter(|version| !told.is_remote(&group.name, version)) {
             add(format!("apis/{}/{version}", group.name), &group.name, version);
+        }
+    }
+    for (_, registered) in told.all() {
+        let path = registered.path();
+        let Some(documents) = told.told(&registered.group, &registered.version).map(|told| &told.documents) else {
+            continue;
+        };
+        let own = documents.v2.as_ref().map(|_| format!("/openapi/v3{path}"));
+        if let Some(url) = documents.v3_url.clone().or(own) {
+            paths.insert(path.trim_start_matches('/').to_owned(), json!({"serverRelativeURL": url}));
         }
     }
     json!({"paths": paths})
@@ -45,6 +57,11 @@ fn document(server: &ApiServer, group: &str, version: &str) -> Option<Response<B
 }
 
 fn v3(catalogue: &Catalogue, group: &str, version: &str) -> Option<Value> {
+    if catalogue.registrations().is_remote(group, version) {
+        // One that has a document of its own is asked for it.
+        let told = catalogue.registrations().told(group, version)?;
+        return told.documents.v2.as_deref().map(aggregate::newer);
+    }
     let resources: Vec<&Arc<Resource>> = catalogue.of_group_version(group, version).collect();
     if resources.is_empty() {
         return None;
@@ -164,14 +181,21 @@ fn v2(server: &ApiServer, headers: &HeaderMap) -> Option<Response<Body>> {
         false => ("OpenAPI v2", "application/json"),
     };
     let document = catalogue.document(name, || {
-        let resources: Vec<&Arc<Resource>> = catalogue.resources().collect();
+        let is_own =
+            |resource: &&Arc<Resource>| !catalogue.registrations().is_remote(&resource.group, &resource.version);
+        let resources: Vec<&Arc<Resource>> = catalogue.resources().filter(is_own).collect();
         let mut schemas = schemas(&resources);
         for resource in resources.iter().filter(|r| r.custom) {
             if let Some(schema) = schemas.get_mut(&definition(resource)) {
                 swagger::widen_root(schema);
             }
         }
-        let document = swagger::document(super::health::KUBERNETES, schemas, paths(&resources));
+        let mut document = swagger::document(super::health::KUBERNETES, schemas, paths(&resources));
+        let registrations = catalogue.registrations();
+        for (_, registered) in registrations.all() {
+            let told = registrations.told(&registered.group, &registered.version);
+            told.and_then(|told| told.documents.v2.as_deref()).map(|part| aggregate::merge(&mut document, part));
+        }
         Some(if protobuf { swagger::encode(&document) } else { document.to_string().into_bytes() })
     })?;
     Some(response::tagged(response::with_type(200, media, document.text.clone()), &format!("\"{}\"", document.tag)))

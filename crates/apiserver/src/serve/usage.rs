@@ -3,12 +3,13 @@
 //! The group is there when the server has a way to its nodes. Kubernetes has it from an add-on.
 
 use crate::ApiServer;
-use crate::backend::{Backend, Offered};
+use crate::backend::{Backend, Listed, Offered};
 use crate::body::Body;
 use crate::call::Call;
 use crate::codec;
 use crate::keys;
 use crate::nodes;
+use crate::notes::Notes;
 use crate::registry::read_error;
 use crate::request::Sent;
 use crate::response::{self, Shape, Wanted};
@@ -49,12 +50,14 @@ impl Backend for Usage {
     }
 
     fn resources(&self) -> Vec<Offered> {
-        let offered = |(name, kind, namespaced): (&str, &str, bool)| Offered {
-            name: name.to_owned(),
-            kind: kind.to_owned(),
-            namespaced,
-            verbs: vec!["get".to_owned(), "list".to_owned()],
-            schema: schema(kind),
+        let offered = |(name, kind, namespaced): (&str, &str, bool)| {
+            Offered::Listed(Listed {
+                name: name.to_owned(),
+                kind: kind.to_owned(),
+                namespaced,
+                verbs: vec!["get".to_owned(), "list".to_owned()],
+                schema: schema(kind),
+            })
         };
         RESOURCES.map(offered).into()
     }
@@ -64,6 +67,7 @@ impl Backend for Usage {
         server: &'a ApiServer,
         call: &'a Call,
         _: Sent,
+        _: &'a Notes,
     ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(answer(server, call))
     }

@@ -156,7 +156,7 @@ pub(super) fn negotiate(call: &Call, request: &mut Request<Payload>) {
 }
 
 /// Lets a client and a node talk until one of them ends, or the server does.
-pub(super) fn splice(server: &ApiServer, upgrade: OnUpgrade, mut connection: Box<dyn Duplex>) {
+pub(crate) fn splice(server: &ApiServer, upgrade: OnUpgrade, mut connection: Box<dyn Duplex>) {
     let server = server.clone();
     let talking = async move {
         match upgrade.await {

@@ -3,7 +3,7 @@
 //! The body of the request goes on while it arrives, and so does the answer's. A connection that changes its protocol is
 //! handed over. Redirects are passed to the client, never followed.
 
-mod headers;
+pub(crate) mod headers;
 mod links;
 mod place;
 

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
-use pintle_runtime::discovery::{Found, discover};
+use pintle_runtime::discovery::{Found, discover, stale};
 use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Reconciler, error};
 
 use super::plan::{self, Findings, Next};
@@ -64,6 +64,10 @@ impl Emptier {
                 findings.discovery_error = Some(error.to_string());
                 return findings;
             }
+        };
+        findings.discovery_error = match stale(&self.client).await {
+            Ok(stale) => plan::undiscovered(&stale),
+            Err(error) => Some(error.to_string()),
         };
         let deletable = resources.iter().filter(|found| found.namespaced && found.can("delete"));
         let (pods, others): (Vec<&Found>, Vec<&Found>) =

@@ -143,6 +143,14 @@ impl Findings {
     }
 }
 
+/// What is said of versions whose resources are not known: what they have in the namespace would be forgotten with it.
+pub(super) fn undiscovered(stale: &[String]) -> Option<String> {
+    let each: Vec<String> = stale.iter().map(|one| format!("{one}: stale GroupVersion discovery: {one}")).collect();
+    let all = format!("unable to retrieve the complete list of server APIs: {}", each.join(", "));
+    let count = stale.len();
+    (count > 0).then(|| format!("Discovery failed for some groups, {count} failing: {all}"))
+}
+
 /// How long the Pods that still run may take, unless the namespace has waited that long already.
 pub(super) fn grace_of(running: &[Pod], deleted_at: Timestamp, now: Timestamp) -> u64 {
     let periods = running.iter().filter(|pod| !pods::is_terminal(pod));

@@ -27,6 +27,18 @@ fn a_namespace_goes_only_when_nothing_is_left_in_it() {
 }
 
 #[test]
+fn a_namespace_stays_while_it_is_not_known_what_another_api_server_has_in_it() {
+    let mut findings = Findings::default();
+    findings.discovery_error = plan::undiscovered(&[]);
+    assert_eq!(findings.next(), Next::Finalize);
+    findings.discovery_error = plan::undiscovered(&["things.example.com/v1".to_owned()]);
+    let said = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: \
+        things.example.com/v1: stale GroupVersion discovery: things.example.com/v1";
+    assert_eq!(findings.discovery_error.as_deref(), Some(said));
+    assert!(matches!(findings.next(), Next::Fail(_)));
+}
+
+#[test]
 fn what_holds_up_a_deletion_can_be_read_in_the_conditions() {
     let mut findings = Findings::default();
     findings.note("widgets", "example.com", &objects(3, Some("example.com/hold")), 0);
