@@ -23,7 +23,9 @@ async fn server(answer: &'static str) -> (String, tokio::sync::mpsc::Receiver<St
                 request.extend_from_slice(&chunk[..count]);
                 let text = String::from_utf8_lossy(&request).to_string();
                 let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-                let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+                let length = head
+                    .lines()
+                    .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
                 if count == 0 || length.is_some_and(|length: usize| body.len() >= length) {
                     break;
                 }
@@ -77,7 +79,10 @@ async fn an_extender_is_sent_the_pod_and_the_names_of_the_nodes() {
 
 #[tokio::test]
 async fn each_way_to_fail_has_its_words() {
-    let allowed = filtered("HTTP/1.1 200 OK\r\ncontent-length: 48\r\n\r\n{\"NodeNames\":[\"b\"],\"FailedNodes\":{\"a\":\"not me\"}}").await;
+    let allowed = filtered(
+        "HTTP/1.1 200 OK\r\ncontent-length: 48\r\n\r\n{\"NodeNames\":[\"b\"],\"FailedNodes\":{\"a\":\"not me\"}}",
+    )
+    .await;
     let allowed = allowed.unwrap();
     assert_eq!((allowed.nodes, allowed.failed["a"].as_str()), (vec!["b".to_owned()], "not me"));
     for (answer, why) in [
