@@ -3,7 +3,7 @@
 
 use crate::backend::{Answered, Backend, Offered};
 use crate::custom::names::{Conflict, Names, Taken};
-use crate::custom::{Definition, Identity, Source};
+use crate::custom::{Converter, Definition, Identity, Source};
 use crate::follow::Followed;
 use crate::keys;
 use crate::resources;
@@ -84,9 +84,33 @@ impl Resource {
         written_at < self.defined_at && self.schema().has_defaults()
     }
 
-    /// The stored bytes are what clients of this version read.
-    pub fn reads_as_stored(&self, written_at: u64) -> bool {
-        self.api_version() == self.stored_api_version && !self.may_lack_defaults(written_at)
+    /// The stored bytes are what clients of this version read. A custom object may be older than the version that is stored today.
+    pub fn reads(&self, entry: &Entry) -> bool {
+        let in_version = match self.custom {
+            true => self.is_written_in(&entry.value),
+            false => self.is_stored_version(),
+        };
+        in_version && !self.may_lack_defaults(entry.mod_revision)
+    }
+
+    /// Is this the version in which objects are kept?
+    pub fn is_stored_version(&self) -> bool {
+        let stored = self.stored_api_version.as_str();
+        match self.group.as_str() {
+            "" => stored == self.version,
+            group => stored.strip_prefix(group).and_then(|rest| rest.strip_prefix('/')) == Some(&self.version),
+        }
+    }
+
+    /// Are these the bytes of an object of this version?
+    pub fn is_written_in(&self, bytes: &[u8]) -> bool {
+        let head = ["{\"kind\":\"", &self.kind, "\",\"apiVersion\":\"", &self.group, "/", &self.version, "\","];
+        head.iter().try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes())).is_some()
+    }
+
+    /// The webhook that converts objects of this kind between versions.
+    pub(crate) fn converter(&self) -> Option<&Converter> {
+        self.source.as_ref()?.converter()
     }
 
     /// Fills in what was left out: what the types say, then what the kind says.
@@ -443,6 +467,17 @@ impl Catalogue {
     pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Resource>> {
         let path = Path::new(group, version, resource);
         self.builtin.by_path.get(&path).or_else(|| self.answered.get(&path)).or_else(|| self.custom.get(&path))
+    }
+
+    /// All versions of a custom resource.
+    pub fn versions_of<'a>(&'a self, group: &'a str, resource: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
+        let definition = format!("{resource}.{group}");
+        let versions = self.definitions.get(&definition).into_iter().flat_map(|defined| &defined.resources);
+        versions.filter(move |version| self.get(group, &version.version, resource).is_some())
+    }
+
+    pub fn built_in(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.builtin.order.iter()
     }
 
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {

@@ -5,12 +5,15 @@
 //! server's own writes what became of a definition into its status and, when one is deleted, removes its objects first.
 
 mod conditions;
+mod conversion;
 mod kind;
 mod lifecycle;
 pub(crate) mod names;
 mod scale;
 
 pub use lifecycle::{CLEANUP, run};
+
+pub(crate) use conversion::Converter;
 
 use crate::catalogue::{Custom, Resource, Subresource};
 use bytes::Bytes;
@@ -52,10 +55,16 @@ struct Metadata {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
+    conversion: Option<Conversion>,
     group: String,
     scope: String,
     names: Names,
     versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct Conversion {
+    strategy: String,
 }
 
 #[derive(Deserialize)]
@@ -100,6 +109,9 @@ pub(crate) struct Source {
     stored: Bytes,
     version: String,
     parts: OnceLock<(Value, Schema)>,
+    /// A webhook converts between versions.
+    converts: bool,
+    converter: OnceLock<Option<Converter>>,
 }
 
 impl Source {
@@ -130,6 +142,12 @@ impl Source {
 
     pub(crate) fn schema(&self) -> &Schema {
         &self.parts().1
+    }
+
+    /// Who converts between versions, if anybody does.
+    pub(crate) fn converter(&self) -> Option<&Converter> {
+        let made = || Converter::read(&crate::codec::decode(&self.stored));
+        if self.converts { self.converter.get_or_init(made).as_ref() } else { None }
     }
 }
 
@@ -183,8 +201,13 @@ impl Definition {
         if version.subresources.scale.is_some() {
             subresources.push(subresource("scale", "Scale", Some(("autoscaling".into(), "v1".into()))));
         }
-        let source =
-            Arc::new(Source { stored: entry.value.clone(), version: version.name.clone(), parts: OnceLock::new() });
+        let source = Arc::new(Source {
+            stored: entry.value.clone(),
+            version: version.name.clone(),
+            parts: OnceLock::new(),
+            converts: self.spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy == "Webhook"),
+            converter: OnceLock::new(),
+        });
         Resource::custom(Custom {
             group: &self.spec.group,
             version: &version.name,

@@ -73,7 +73,7 @@ mod tests {
     async fn a_request_that_hangs_is_answered_and_a_watch_is_not_cut() {
         let plain = Target::parse(&http::Method::GET, &"/api/v1/pods".parse().unwrap());
         let status = within::<()>(limit(&plain), std::future::pending()).await.unwrap_err();
-        assert_eq!((status.code, status.reason), (504, "Timeout"));
+        assert_eq!((status.code, &*status.reason), (504, "Timeout"));
         let watch = Target::parse(&http::Method::GET, &"/api/v1/pods?watch=1".parse().unwrap());
         let endless = tokio::time::timeout(2 * LONGEST, within::<()>(limit(&watch), std::future::pending()));
         assert!(endless.await.is_err());

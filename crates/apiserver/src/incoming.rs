@@ -256,6 +256,20 @@ pub fn complete(resource: &Resource, value: Value) -> Result<Value, Status> {
     accept(resource, Parsed::sound(value), FieldValidation::Ignore, &Notes::new())
 }
 
+/// The same for an object that somebody else changed on its way: what its types do not know is dropped, what does not fit is said.
+pub fn recode(resource: &Resource, mut value: Value) -> Result<Value, String> {
+    check_kind(resource, &mut value).and_then(|()| check_nesting(&value)).map_err(|status| status.message)?;
+    if resource.custom {
+        pintle_schema::prune::prune(resource.schema(), &mut value);
+        pintle_schema::coerce::coerce(resource.schema(), &mut value).map_err(|error| error.to_string())?;
+    } else {
+        let decoded = pintle_schema::decode::decode(resource.schema(), value).map_err(|error| error.to_string())?;
+        value = decoded.value;
+    }
+    resource.default(&mut value).map_err(|status| status.message)?;
+    Ok(value)
+}
+
 /// A body may leave out its kind and version; if it names them they must be the path's.
 fn check_kind(resource: &Resource, value: &mut Value) -> Result<(), Status> {
     let (expected_kind, expected_version) = (resource.kind.as_str(), resource.api_version());

@@ -14,6 +14,7 @@ pub const KUBERNETES_SLICE: &str = "/registry/endpointslices/default/kubernetes"
 pub const INGRESS_CLASSES: &str = "/registry/ingressclasses/";
 pub const IP_ADDRESSES: &str = "/registry/ipaddresses/";
 pub const LIMIT_RANGES: &str = "/registry/limitranges/";
+pub const MUTATING_WEBHOOKS: &str = "/registry/mutatingwebhookconfigurations/";
 pub const NAMESPACES: &str = "/registry/namespaces/";
 pub const NODES: &str = "/registry/minions/";
 pub const PODS: &str = "/registry/pods/";
@@ -29,6 +30,7 @@ pub const SERVERS: &str = "/registry/masterleases/";
 pub const SERVICE_ACCOUNTS: &str = "/registry/serviceaccounts/";
 pub const SERVICE_CIDRS: &str = "/registry/servicecidrs/";
 pub const STORAGE_CLASSES: &str = "/registry/storageclasses/";
+pub const VALIDATING_WEBHOOKS: &str = "/registry/validatingwebhookconfigurations/";
 pub const VOLUMES: &str = "/registry/persistentvolumes/";
 pub const VOLUME_ATTACHMENTS: &str = "/registry/volumeattachments/";
 

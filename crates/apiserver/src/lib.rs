@@ -12,7 +12,7 @@
 //! - [`call`], [`notes`]: the request, described once, and what is learned on its way
 //! - [`verb`], [`verbs`], [`subresources`]: one file a verb
 //! - [`watches`]: what one pump rendered, many watchers read
-//! - [`nodes`]: the way to the nodes and to Pods, for what they answer
+//! - [`nodes`]: the way to the nodes and to Pods, for what they answer; [`outbound`]: to webhooks and other API servers
 //! - [`incoming`]: a body becomes an object of a kind
 //! - [`admission`]: what the cluster has to say about it
 //! - [`registry`]: any kind, created, changed and deleted; [`fence`]: not by a leader of the past
@@ -52,6 +52,7 @@ pub mod no_effect;
 pub mod nodes;
 pub mod notation;
 pub mod notes;
+pub mod outbound;
 pub mod own;
 pub mod parse;
 pub mod pki;
@@ -63,6 +64,8 @@ pub mod serve;
 pub mod strategy;
 pub mod subresources;
 pub mod table;
+#[cfg(test)]
+mod testing;
 pub mod verb;
 pub mod verbs;
 pub mod watches;
@@ -157,6 +160,7 @@ impl ApiServer {
         let signing_key = SigningKey::new(&token_key.private_pem, &token_key.public_pem)?;
         let authorizer = Arc::new(Authorizer::new(&store));
         let metrics = serve::metrics::Metrics::default();
+        let admission = Admission::new(authorizer.clone(), &store, &metrics.webhooks);
         let flow = flow::FlowControl::new(store.clone(), seats, metrics.flow.clone());
         let server = ApiServer(Arc::new(Inner {
             tokens: Tokens::new(store.clone(), clock.clone(), signing_key),
@@ -166,8 +170,9 @@ impl ApiServer {
                 store,
                 clock,
                 random,
-                admission: Admission::new(authorizer),
+                admission,
                 causes: Causes::default(),
+                outbound: outbound::Outbound::default(),
                 own_loops: std::sync::atomic::AtomicBool::new(true),
             },
             flow,

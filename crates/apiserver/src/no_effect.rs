@@ -42,13 +42,10 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 const DEVICES: &str = "resource.k8s.io";
 
-const NO_WEBHOOK: &str = "Pintle does not call admission webhooks yet: this configuration is stored and has no effect, also with failurePolicy Fail";
 const NO_POLICY: &str = "Pintle does not evaluate admission policies yet: this object is stored and has no effect";
 const NO_DEVICES: &str = "Pintle does not allocate devices yet: this object is stored and has no effect";
 
 pub const TABLE: &[Row] = &[
-    kind(ADMISSION, "mutatingwebhookconfigurations", Actor::ApiServer, NO_WEBHOOK),
-    kind(ADMISSION, "validatingwebhookconfigurations", Actor::ApiServer, NO_WEBHOOK),
     kind(ADMISSION, "mutatingadmissionpolicies", Actor::ApiServer, NO_POLICY),
     kind(ADMISSION, "mutatingadmissionpolicybindings", Actor::ApiServer, NO_POLICY),
     kind(ADMISSION, "validatingadmissionpolicies", Actor::ApiServer, NO_POLICY),
@@ -58,12 +55,6 @@ pub const TABLE: &[Row] = &[
         Actor::ApiServer,
         "Pintle does not compile or evaluate CEL rules yet: x-kubernetes-validations has no effect",
         |definition| has_rules(&definition["spec"]["versions"]),
-    ),
-    field(
-        (EXTENSIONS, "customresourcedefinitions", "spec.conversion.webhook"),
-        Actor::ApiServer,
-        "Pintle does not call conversion webhooks yet: versions differ in apiVersion alone",
-        |definition| object::text(definition, &["spec", "conversion", "strategy"]) == "Webhook",
     ),
     kind(
         "apiregistration.k8s.io",
@@ -218,6 +209,6 @@ mod tests {
         assert_eq!(count("batch", "jobs", json!({}), "system:serviceaccount:a:b", true), 1);
         let rule = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {
             "x-kubernetes-validations": [{"rule": "true"}]}}}}}], "conversion": {"strategy": "Webhook"}}});
-        assert_eq!(count("apiextensions.k8s.io", "customresourcedefinitions", rule, "ann", false), 2);
+        assert_eq!(count("apiextensions.k8s.io", "customresourcedefinitions", rule, "ann", false), 1);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::flow::Line;
 use http::{HeaderName, HeaderValue, Response, header};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ pub struct Notes {
 #[derive(Default)]
 struct Noted {
     warnings: Vec<String>,
-    annotations: BTreeMap<&'static str, String>,
+    annotations: BTreeMap<Cow<'static, str>, String>,
 }
 
 /// How much had been noted at some moment.
@@ -56,8 +57,8 @@ impl Notes {
     }
 
     /// A fact about the decision, under the name that audit logs use.
-    pub fn annotate(&self, key: &'static str, value: impl Into<String>) {
-        self.noted().annotations.insert(key, value.into());
+    pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl Into<String>) {
+        self.noted().annotations.insert(key.into(), value.into());
     }
 
     pub fn annotation(&self, key: &str) -> Option<String> {

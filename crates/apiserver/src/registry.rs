@@ -10,7 +10,7 @@ mod pipeline;
 mod races;
 mod steps;
 
-pub use delete::DeleteOptions;
+pub use delete::{DeleteOptions, Propagation};
 pub use draft::{Change, Part, Shown};
 pub use error::Error;
 pub use metadata::validate_labels;
@@ -20,6 +20,7 @@ use crate::catalogue::{Catalogue, Resource};
 use crate::causes::Causes;
 use crate::codec;
 use crate::follow::Follower;
+use crate::outbound::Outbound;
 use bytes::Bytes;
 use pintle_meta::labels::{FieldSelector, Selector};
 use pintle_meta::{Clock, Random, Status, object};
@@ -37,6 +38,8 @@ pub struct Registry {
     pub admission: Admission,
     /// Why each recent write happened.
     pub causes: Causes,
+    /// The way to webhooks and other API servers.
+    pub outbound: Outbound,
     /// The loops of this program run. Where others do, this server does not know what is acted on.
     pub own_loops: AtomicBool,
 }
@@ -174,7 +177,8 @@ pub fn names_of<'a>(resource: &Resource, key: &'a str) -> (&'a str, &'a str) {
 impl Registry {
     /// The resource in whose version objects of `resource` are stored.
     pub fn stored_resource(&self, resource: &Arc<Resource>) -> Arc<Resource> {
-        if resource.api_version() == resource.stored_api_version {
+        // A version of its own until it is stored, where a webhook converts.
+        if resource.is_stored_version() || resource.converter().is_some() {
             return resource.clone();
         }
         let (group, version) = pintle_meta::names::split_api_version(&resource.stored_api_version);
@@ -188,18 +192,18 @@ impl Registry {
 
     /// The bytes of an entry in the version that was asked for: as they are, unless versions differ.
     pub fn bytes_in(&self, resource: &Resource, entry: &Entry) -> Bytes {
-        if resource.reads_as_stored(entry.mod_revision) {
+        if resource.reads(entry) {
             return entry.value.clone();
         }
         shown(&self.value_in(resource, codec::decode(&entry.value)))
     }
 
-    /// A stored value in the version that was asked for.
+    /// A stored value in the version that was asked for. Where a webhook converts, it has done so before ([`Self::entries_in`]).
     pub fn value_in(&self, resource: &Resource, mut value: Value) -> Value {
         if resource.api_version() != resource.stored_api_version {
             resource.strategy.read_stored(&mut value);
-            value["apiVersion"] = resource.api_version().into();
         }
+        value["apiVersion"] = resource.api_version().into();
         if resource.custom {
             // An object that would become too large is shown without the rest of its defaults.
             let _ = pintle_schema::default::default(resource.schema(), &mut value);
@@ -209,7 +213,8 @@ impl Registry {
 
     /// An incoming value in the version that is stored.
     pub fn to_stored(&self, resource: &Resource, value: &mut Value) {
-        if resource.api_version() != resource.stored_api_version {
+        // A webhook converts when the object is written.
+        if resource.api_version() != resource.stored_api_version && resource.converter().is_none() {
             resource.strategy.to_stored(value);
             value["apiVersion"] = resource.stored_api_version.clone().into();
         }

@@ -52,6 +52,18 @@ fn body_as(call: &Call, sent: &Sent, notes: &Notes, (group, version, kind): Kind
     Ok(value)
 }
 
+/// Puts the object of a subresource where its path says.
+fn place(call: &Call, value: &mut Value) -> Result<(), Status> {
+    let given = object::namespace(value);
+    if !given.is_empty() && given != call.path.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    object::set(value, &["metadata", "namespace"], call.path.namespace.as_str());
+    Ok(())
+}
+
 pub async fn dispatch(server: &ApiServer, call: &Call, sent: Sent, notes: &Notes) -> Result<Response<Body>, Status> {
     let resource = call.resource()?;
     let Some(subresource) = resource.subresource(&call.path.subresource) else {

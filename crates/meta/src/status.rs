@@ -3,12 +3,13 @@
 use crate::field;
 use crate::names::qualified_resource;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// A failure as the API reports it: an HTTP code, a reason a program can test, a message a person can act on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     pub code: u16,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
     pub details: Option<Value>,
     /// Seconds after which a retry makes sense.
@@ -16,8 +17,8 @@ pub struct Status {
 }
 
 impl Status {
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Status { code, reason, message: message.into(), details: None, retry_after: None }
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Status { code, reason: reason.into(), message: message.into(), details: None, retry_after: None }
     }
 
     #[must_use]

@@ -1,5 +1,7 @@
 //! JSON patch (RFC 6902), with the limits and errors of the API.
 
+mod words;
+
 use crate::patch::{PatchError, PatchErrorKind};
 use json_patch::PatchOperation;
 use serde_json::Value;
@@ -19,18 +21,58 @@ const MOST_VISITED: usize = 10_000_000;
 /// How many items of lists all operations together may move: an item that is put in or taken out moves all behind it.
 const MAX_MOVED_ITEMS: usize = 64_000_000;
 
+/// A patch as somebody wrote it.
+pub fn read(text: &[u8]) -> Result<Value, PatchError> {
+    let invalid = |error: serde_json::Error| PatchError::bad_request(go_words(text, &error));
+    let patch: Value = serde_json::from_slice(text).map_err(invalid)?;
+    match &patch {
+        Value::Array(_) | Value::Null => Ok(patch),
+        other => Err(not_a_patch(other)),
+    }
+}
+
+/// What Go's parser says of the first thing that it cannot read.
+fn go_words(text: &[u8], error: &serde_json::Error) -> String {
+    let letter = |at: usize| text.get(at).map(|byte| char::from(*byte));
+    let first = text.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
+    let literal = ["true", "false", "null"].into_iter().find(|word| letter(first) == word.chars().next());
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    if let Some(word) = literal {
+        for (offset, expected) in word.chars().enumerate() {
+            match letter(first + offset) {
+                Some(found) if found != expected => {
+                    return format!("invalid character {found:?} in literal {word} (expecting {expected:?})");
+                }
+                _ => {}
+            }
+        }
+    }
+    match letter(first) {
+        Some(found) if !matches!(found, '[' | '{' | '"' | '-' | '0'..='9') => {
+            format!("invalid character {found:?} looking for beginning of value")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn not_a_patch(patch: &Value) -> PatchError {
+    let given = match patch {
+        Value::Object(_) => "object",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        Value::Array(_) => "array",
+        Value::Null => "null",
+    };
+    PatchError::bad_request(format!("json: cannot unmarshal {given} into Go value of type jsonpatch.Patch"))
+}
+
 /// Applies the operations in order; all or nothing.
 pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Value::Array(operations) = patch else {
-        let given = match patch {
-            Value::Object(_) => "object",
-            Value::String(_) => "string",
-            Value::Number(_) => "number",
-            Value::Bool(_) => "bool",
-            Value::Null | Value::Array(_) => return Ok(object.clone()),
-        };
-        let message = format!("json: cannot unmarshal {given} into Go value of type jsonpatch.Patch");
-        return Err(PatchError::bad_request(message));
+        return if patch.is_null() { Ok(object.clone()) } else { Err(not_a_patch(patch)) };
     };
     if operations.len() > MOST_OPERATIONS {
         let message =
@@ -44,7 +86,7 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
             .map_err(|error| PatchError::invalid(format!("Unexpected kind: {error}")))?;
         limits.check(&patched, &operation)?;
         json_patch::patch_unsafe(&mut patched, std::slice::from_ref(&operation))
-            .map_err(|error| PatchError::invalid(error.to_string()))?;
+            .map_err(|_| PatchError::invalid(words::failure(&patched, &operation)))?;
     }
     Ok(patched)
 }

@@ -45,6 +45,21 @@ impl Entry {
             .expect("all readers of a store derive the same type")
     }
 
+    /// The same version of the key with other bytes, as a reader is to be shown it. What was derived from the stored bytes stays.
+    #[must_use]
+    pub fn shown_as(&self, value: Bytes) -> Entry {
+        Entry {
+            key: self.key.clone(),
+            value,
+            create_revision: self.create_revision,
+            mod_revision: self.mod_revision,
+            version: self.version,
+            expires_at: self.expires_at,
+            hole: None,
+            derived: self.derived.clone(),
+        }
+    }
+
     pub(crate) fn restore(
         key: Arc<str>,
         value: Bytes,

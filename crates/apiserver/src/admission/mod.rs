@@ -24,22 +24,24 @@ mod storage_protection;
 mod tolerations;
 mod topology_labels;
 mod volume_expansion;
+pub mod webhooks;
 
 use crate::authz::Authorizer;
 use crate::call::Call;
 use crate::catalogue::Resource;
 use crate::codec;
 use crate::notes::Notes;
-use crate::registry::{Registry, read_error};
+use crate::registry::{DeleteOptions, Registry, read_error};
 use futures::future::BoxFuture;
 use pintle_meta::Status;
-use pintle_store::{Op, Range, Revision, Splice};
+use pintle_store::{Op, Range, Revision, Splice, Store};
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
+use webhooks::Round;
 
 /// Every plugin, in the order in which they are asked.
-fn plugins() -> Vec<Box<dyn Plugin>> {
+fn plugins(store: &Arc<dyn Store>, webhooks: &webhooks::Families) -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(definitions::Definitions),
         Box::new(namespaces::Namespaces),
@@ -60,6 +62,9 @@ fn plugins() -> Vec<Box<dyn Plugin>> {
         Box::new(topology_labels::TopologyLabels),
         Box::new(pod_resize::PodResize),
         Box::new(rights::Rights),
+        Box::new(webhooks::Lockout),
+        Box::new(webhooks::Mutating::new(store, webhooks.clone())),
+        Box::new(webhooks::Validating::new(store, webhooks.clone())),
         // Last: what another plugin refuses is not charged.
         Box::new(quota::Quota::default()),
     ]
@@ -72,6 +77,18 @@ pub enum Operation {
     Delete,
     /// A connection to a process, a port or a server behind the API.
     Connect,
+}
+
+impl Operation {
+    /// As webhooks and policies name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
 }
 
 /// What a plugin is asked about.
@@ -87,10 +104,21 @@ pub struct Review<'a> {
     pub old: Option<&'a Value>,
     /// None where nothing is committed.
     pub conditions: Option<&'a Conditions>,
+    /// How to delete, where that is asked.
+    pub deletion: Option<&'a DeleteOptions>,
+    /// The server chose the object's name.
+    pub is_generated: bool,
+    /// Set while plugins may change the object.
+    pub round: Option<&'a Round>,
 }
 
 /// One member of the list.
 pub trait Plugin: Send + Sync {
+    /// Brings what it knows of stored objects up to date, before it is asked anything about a call.
+    fn follow(&self) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+
     /// Has it anything to say about this? What it is not asked costs nothing.
     fn concerns(&self, review: &Review<'_>) -> bool;
 
@@ -101,6 +129,11 @@ pub trait Plugin: Send + Sync {
 
     /// Changes the object, or refuses it early.
     fn mutate<'a>(&'a self, _review: &'a Review<'a>, _object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Refuses a deletion early: there is nothing to change.
+    fn mutate_deletion<'a>(&'a self, _review: &'a Review<'a>) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -120,8 +153,15 @@ pub struct Admission {
 }
 
 impl Admission {
-    pub fn new(authorizer: Arc<Authorizer>) -> Self {
-        Admission { authorizer, plugins: plugins() }
+    pub fn new(authorizer: Arc<Authorizer>, store: &Arc<dyn Store>, webhooks: &webhooks::Families) -> Self {
+        Admission { authorizer, plugins: plugins(store, webhooks) }
+    }
+
+    /// Lets every plugin see what is stored now. A configuration that was acknowledged counts.
+    pub async fn follow(&self) {
+        for follows in self.plugins.iter().filter_map(|plugin| plugin.follow()) {
+            follows.await;
+        }
     }
 
     fn concerned<'a>(&'a self, review: &'a Review<'a>) -> impl Iterator<Item = &'a dyn Plugin> {
@@ -133,11 +173,27 @@ impl Admission {
         self.concerned(review).any(|plugin| plugin.changes(review))
     }
 
+    /// All plugins in order; once more if a webhook changed what those before it have seen.
     pub async fn mutate(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Status> {
-        for plugin in self.concerned(review) {
-            plugin.mutate(review, object).await?;
+        let round = Round::default();
+        let review = Review { round: Some(&round), ..*review };
+        loop {
+            for plugin in self.concerned(&review) {
+                plugin.mutate(&review, object).await?;
+            }
+            if !round.repeats() {
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+
+    /// Whether an object may be deleted.
+    pub async fn delete(&self, review: &Review<'_>) -> Result<(), Status> {
+        self.follow().await;
+        for plugin in self.concerned(review) {
+            plugin.mutate_deletion(review).await?;
+        }
+        self.validate(review, None).await
     }
 
     pub async fn validate(&self, review: &Review<'_>, object: Option<&Value>) -> Result<(), Status> {
@@ -157,13 +213,26 @@ impl Admission {
         object: &mut Value,
     ) -> Result<(), Status> {
         let resource = call.resource()?;
-        let review = Review { registry, call, notes, resource, operation, old: None, conditions: None };
+        self.follow().await;
+        let review = Review::new(registry, call, notes, resource, operation);
         self.mutate(&review, object).await?;
         self.validate(&review, Some(object)).await
     }
 }
 
 impl<'a> Review<'a> {
+    /// About something that is not stored.
+    pub fn new(
+        registry: &'a Registry,
+        call: &'a Call,
+        notes: &'a Notes,
+        resource: &'a Arc<Resource>,
+        operation: Operation,
+    ) -> Self {
+        let (old, conditions, deletion, round) = (None, None, None, None);
+        Review { registry, call, notes, resource, operation, old, conditions, deletion, is_generated: false, round }
+    }
+
     /// The same about a part of the object.
     pub fn of_part(self, old: Option<&'a Value>) -> Self {
         Review { old, ..self }

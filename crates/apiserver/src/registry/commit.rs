@@ -80,7 +80,7 @@ impl Write<'_> {
             let lives = registry.expiry(resource, &draft.object);
             let expires_at = old.map_or(lives, |old| old.entry.expires_at.and(lives));
             // What selectors look at goes along: the store asks for it at once if the kind is watched by an index.
-            let value = codec::encode(&draft.object).deriving(Facets::of(resource, &draft.object));
+            let value = self.encoded(&draft.object).await?;
             txn.ops.push(Op::Put { key: key.clone(), value, expires_at });
             for claim in holds.iter().filter(|claim| !held.contains(claim)) {
                 registry.claim(&mut txn, claim, &key);
@@ -124,6 +124,16 @@ impl Write<'_> {
             }
         }
         Err(Status::internal("no free name found").into())
+    }
+
+    /// The bytes that are stored, with what selectors look at.
+    async fn encoded(&self, object: &Value) -> Result<Splice, Error> {
+        let (registry, resource) = (self.registry, &self.resource);
+        if resource.converter().is_none() {
+            return Ok(codec::encode(object).deriving(Facets::of(resource, object)));
+        }
+        let stored = registry.convert_one(resource, &resource.stored_api_version, object.clone()).await?;
+        Ok(codec::encode(&stored).deriving(Facets::of(resource, &stored)))
     }
 
     /// Writes the mark of a deletion. Nothing when somebody else wrote in between.

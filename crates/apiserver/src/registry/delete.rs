@@ -88,7 +88,13 @@ impl Registry {
             let entry = self.get(&write.resource, call.namespace(), &call.path.name).await?;
             let old = Stored { value: codec::decode_whole(&entry.value)?, entry };
             check_preconditions(&write.resource, &old.value, options)?;
-            write.admit_deletion(&old.value).await?;
+            if write.resource.converter().is_some() {
+                let wanted = write.resource.api_version();
+                let shown = self.convert_one(&write.resource, &wanted, old.value.clone()).await?;
+                write.admit_deletion(&shown, options).await?;
+            } else {
+                write.admit_deletion(&old.value, options).await?;
+            }
             let mut object = old.value.clone();
             let held = write.mark_deleted(&mut object, options);
             if dry_run {
@@ -96,7 +102,11 @@ impl Registry {
             }
             if !held {
                 if write.remove(&old).await? {
-                    return Ok((Written::Shown(old.value), true));
+                    let mut last = old.value;
+                    if object::integer(&last, &["metadata", "deletionGracePeriodSeconds"]).is_some() {
+                        object::set(&mut last, &["metadata", "deletionGracePeriodSeconds"], 0);
+                    }
+                    return Ok((Written::Shown(last), true));
                 }
             } else if object == old.value {
                 return Ok((Written::Stored(old.entry), false));
@@ -109,14 +119,14 @@ impl Registry {
 
 impl Write<'_> {
     /// An eviction was admitted as what it is.
-    async fn admit_deletion(&self, old: &Value) -> Result<(), Error> {
+    async fn admit_deletion(&self, old: &Value, options: &DeleteOptions) -> Result<(), Error> {
         if !self.call.path.subresource.is_empty() {
             return Ok(());
         }
         let Write { registry, call, notes, resource, .. } = self;
-        let operation = Operation::Delete;
-        let review = Review { registry, call, notes, resource, operation, old: Some(old), conditions: None };
-        registry.admission.validate(&review, None).await?;
+        let about = Review::new(registry, call, notes, resource, Operation::Delete);
+        let review = Review { old: Some(old), deletion: Some(options), ..about };
+        registry.admission.delete(&review).await?;
         Ok(())
     }
 

@@ -86,7 +86,8 @@ impl<'a> Write<'a> {
     async fn read(&self, name: &str) -> Result<Option<Stored>, Error> {
         let key = self.resource.key(self.call.namespace(), name);
         let Some(entry) = self.registry.store.get(&key).await.map_err(super::read_error)? else { return Ok(None) };
-        let mut value = codec::decode_whole(&entry.value)?;
+        let shown = self.registry.entry_in(&self.resource, entry.clone()).await?;
+        let mut value = codec::decode_whole(&shown.value)?;
         // What clients read is what they change: with the defaults that its definition has got since.
         if self.resource.may_lack_defaults(entry.mod_revision) {
             self.resource.default(&mut value)?;
@@ -98,12 +99,13 @@ impl<'a> Write<'a> {
     async fn pass(&self, old: Option<&Stored>, change: Change) -> Result<Option<Written>, Error> {
         let mut draft = Draft::new(old, change);
         self.place(&mut draft)?;
+        self.registry.admission.follow().await;
         self.mutate(&mut draft).await?;
         self.prepare(&mut draft);
         self.validate(&draft)?;
-        self.admit(&draft).await?;
+        self.admit(&mut draft).await?;
         self.remark(&draft);
-        self.encode(&mut draft)?;
+        self.encode(&draft)?;
         let without_effect = self.without_effect(&draft);
         let written = self.commit(draft).await?;
         self.notes.warn_all(without_effect);
@@ -114,6 +116,7 @@ impl<'a> Write<'a> {
     pub(super) fn review<'b>(&'b self, old: Option<&'b Value>, conditions: &'b Conditions) -> Review<'b> {
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
         let Write { registry, call, notes, resource, .. } = self;
-        Review { registry, call, notes, resource, operation, old, conditions: Some(conditions) }
+        let about = Review::new(registry, call, notes, resource, operation);
+        Review { old, conditions: Some(conditions), ..about }
     }
 }

@@ -3,6 +3,7 @@
 use super::draft::{Draft, Shown, Write};
 use super::error::{About, Error};
 use super::metadata;
+use crate::admission::Review;
 use crate::codec;
 use crate::no_effect;
 use pintle_meta::{Status, object};
@@ -45,14 +46,18 @@ impl Write<'_> {
     /// Admission plugins change the object. What they set is nobody's, so what the client sets is noted before.
     pub(super) async fn mutate(&self, draft: &mut Draft<'_>) -> Result<(), Error> {
         let admission = &self.registry.admission;
-        let review = self.review(draft.old_value(), &draft.conditions);
+        let review = Review { is_generated: draft.generated, ..self.review(draft.old_value(), &draft.conditions) };
         if draft.old.is_none() || admission.may_change(&review) {
             let diff = draft.old_value().map(|old| Diff::of(old, &draft.object));
             track(self, &mut draft.tracked, draft.old.map(|old| &old.value), &mut draft.object, diff.as_ref());
         }
         match &draft.shown {
             Shown::Nothing => {}
-            Shown::Object => admission.mutate(&review, &mut draft.object).await?,
+            Shown::Object => {
+                admission.mutate(&review, &mut draft.object).await?;
+                // A webhook must not move it elsewhere.
+                metadata::place(&self.resource, self.call.namespace(), &mut draft.object)?;
+            }
             Shown::Part(part) => {
                 let old = draft.old.map(|old| part.of(&old.value));
                 let mut shown = part.of(&draft.object);
@@ -129,8 +134,11 @@ impl Write<'_> {
         }
     }
 
-    /// Admission plugins have the last word, after everything has changed that changes. Policies will come here.
-    pub(super) async fn admit(&self, draft: &Draft<'_>) -> Result<(), Error> {
+    /// Admission plugins have the last word about the whole object, after everything has changed that changes.
+    pub(super) async fn admit(&self, draft: &mut Draft<'_>) -> Result<(), Error> {
+        if draft.old.is_none() {
+            pintle_schema::decode::complete(self.resource.schema(), &mut draft.object);
+        }
         let admission = &self.registry.admission;
         let review = self.review(draft.old_value(), &draft.conditions);
         match &draft.shown {
@@ -164,10 +172,7 @@ impl Write<'_> {
     }
 
     /// The object as it is stored.
-    pub(super) fn encode(&self, draft: &mut Draft<'_>) -> Result<(), Error> {
-        if draft.old.is_none() {
-            pintle_schema::decode::complete(self.resource.schema(), &mut draft.object);
-        }
+    pub(super) fn encode(&self, draft: &Draft<'_>) -> Result<(), Error> {
         codec::check_nesting(&draft.object)?;
         Ok(())
     }

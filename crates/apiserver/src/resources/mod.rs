@@ -4,6 +4,7 @@ use crate::strategy::{Plain, Strategy};
 use std::sync::Arc;
 
 pub mod check;
+pub mod client_config;
 pub mod defaults;
 pub mod described;
 pub mod print;

@@ -27,6 +27,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("networking.v1.NetworkPolicySpec", networking::network_policy::check_spec),
     ("admissionregistration.v1.ValidatingWebhook", admissionregistration::webhook::check),
     ("admissionregistration.v1.MutatingWebhook", admissionregistration::webhook::check),
+    ("admissionregistration.v1.RuleWithOperations", admissionregistration::rule::check),
     ("rbac.v1.PolicyRule", rbac::role::check_rule),
     ("rbac.v1.Subject", rbac::binding::check_subject),
 ];

@@ -1,6 +1,7 @@
 //! `/metrics`: what the server did, in the notation that Prometheus reads.
 
 use crate::ApiServer;
+use crate::admission::webhooks;
 use crate::body::Body;
 use crate::catalogue::Resource;
 use crate::flow::metrics::Families;
@@ -31,6 +32,7 @@ struct VerbLabels {
 pub struct Metrics {
     registry: Registry,
     pub flow: Families,
+    pub webhooks: webhooks::Families,
     requests: Family<RequestLabels, Counter>,
     durations: Family<VerbLabels, Histogram>,
     revision: Gauge,
@@ -70,7 +72,9 @@ impl Default for Metrics {
         });
         let flow = Families::default();
         flow.register(&mut registry);
-        Metrics { watch, flow, registry, requests, durations, revision, causes, cause_bytes, dropped_causes }
+        let webhooks = webhooks::Families::default();
+        webhooks.register(&mut registry);
+        Metrics { watch, flow, webhooks, registry, requests, durations, revision, causes, cause_bytes, dropped_causes }
     }
 }
 

@@ -18,6 +18,7 @@ pub async fn bind(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -
     if object::name(&binding) != name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
+    super::place(call, &mut binding)?;
     let registry = &server.registry;
     registry.admission.pass(registry, call, notes, Operation::Create, &mut binding).await?;
     let node = object::text(&binding, &["target", "name"]);
@@ -70,8 +71,7 @@ fn bound(pod: &Value, node: &str, binding: &Value, now: &str) -> Value {
             object::set(&mut pod, &["metadata", kind, key], value.clone());
         }
     }
-    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
-        "observedGeneration": object::integer(&pod, &["metadata", "generation"])});
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     let mut conditions: Vec<Value> = object::list(&pod, &["status", "conditions"]).to_vec();
     conditions.retain(|c| c["type"] != "PodScheduled");
     conditions.push(condition);

@@ -7,9 +7,10 @@ use crate::call::Call;
 use crate::codec;
 use crate::keys;
 use crate::notes::Notes;
-use crate::registry::DeleteOptions;
+use crate::registry::{Change, DeleteOptions, Registry, Shown};
 use crate::request::Sent;
 use crate::response;
+use crate::verb::Verb;
 use http::Response;
 use pintle_meta::{Status, labels::Selector, object};
 use pintle_store::{Expect, Op, Range, Txn};
@@ -20,12 +21,7 @@ pub async fn evict(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) 
     if object::name(&eviction) != call.path.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    let namespace = object::namespace(&eviction);
-    if !namespace.is_empty() && namespace != call.path.namespace {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
+    super::place(call, &mut eviction)?;
     let registry = &server.registry;
     let stored = registry.stored_resource(call.resource()?);
     let entry = registry.get(&stored, call.namespace(), &call.path.name).await?;
@@ -41,9 +37,39 @@ pub async fn evict(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) 
     if !matches!(phase, "Succeeded" | "Failed" | "Pending") && !object::is_being_deleted(&pod) && !options.dry_run {
         take_from_budget(server, call.namespace(), &pod).await?;
     }
+    if !options.dry_run {
+        mark_evicted(registry, call, &options).await?;
+    }
     registry.delete(call, notes, &options).await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(response::value(201, call.wanted()?, &status))
+}
+
+/// Says in the Pod's status why it goes.
+async fn mark_evicted(registry: &Registry, call: &Call, options: &DeleteOptions) -> Result<(), Status> {
+    let name = &call.path.name;
+    let stored = registry.stored_resource(call.resource()?);
+    let own = Call::own(Verb::Update, &stored, call.namespace(), name, "kube-apiserver").through("status");
+    let now = registry.clock.now_rfc3339();
+    let change = |pod: Option<&Value>| {
+        let pod = pod.ok_or_else(|| Status::not_found("", "pods", name))?;
+        if options.uid.as_deref().is_some_and(|uid| uid != object::uid(pod)) {
+            return Err(Status::not_found("", "pods", name));
+        }
+        let mut pod = pod.clone();
+        let status = object::map_at(&mut pod, "status");
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        if let Some(conditions) = conditions.as_array_mut() {
+            let was = conditions.iter().position(|condition| condition["type"] == "DisruptionTarget");
+            let was = was.map(|at| conditions.remove(at)).filter(|was| was["status"] == "True");
+            let since = was.map_or_else(|| json!(now), |was| was["lastTransitionTime"].clone());
+            conditions.push(json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
+                "lastTransitionTime": since, "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}));
+        }
+        Ok(Change { object: pod, tracked: true, shown: Shown::Nothing })
+    };
+    registry.update(&own, &Notes::new(), change).await?;
+    Ok(())
 }
 
 /// Takes one disruption from the budget that covers the Pod; refuses when none is left.

@@ -24,7 +24,6 @@ const DEFAULT_SECONDS: i64 = 3600;
 pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
     let mut review = body_as(call, sent, notes, (GROUP, "v1", "TokenRequest"))?;
     let registry = &server.registry;
-    registry.admission.pass(registry, call, notes, Operation::Create, &mut review).await?;
     let namespace = call.namespace().to_owned();
     let name = call.path.name.clone();
     for (key, own) in [("name", &name), ("namespace", &namespace)] {
@@ -41,6 +40,10 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
         let why = format!("the UID in the token request ({uid}) does not match the UID of the service account ({own})");
         return Err(Status::conflict(GROUP, "TokenRequest", &name, &why));
     }
+    for field in ["name", "namespace", "uid", "creationTimestamp"] {
+        object::set(&mut review, &["metadata", field], account["metadata"][field].clone());
+    }
+    registry.admission.pass(registry, call, notes, Operation::Create, &mut review).await?;
     let seconds = object::integer(&review, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_SECONDS);
     let why = match seconds {
         s if s < SHORTEST_SECONDS => Some("may not specify a duration less than 10 minutes"),
@@ -72,10 +75,8 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
         .map_err(|error| Status::internal(error.to_string()))?;
     let now = server.registry.clock.now();
     let expires = now.checked_add(SignedDuration::from_secs(seconds)).map(clock::rfc3339).unwrap_or_default();
-    object::set(&mut review, &["metadata", "name"], name);
-    object::set(&mut review, &["metadata", "namespace"], namespace);
-    object::set(&mut review, &["metadata", "uid"], object::uid(&account));
     object::set(&mut review, &["metadata", "creationTimestamp"], clock::rfc3339(now));
+    object::map_at(&mut review, "spec").entry("boundObjectRef").or_insert(Value::Null);
     object::set(&mut review, &["spec", "audiences"], audiences);
     object::set(&mut review, &["spec", "expirationSeconds"], seconds);
     object::set(&mut review, &["status"], json!({"token": token, "expirationTimestamp": expires}));

@@ -11,5 +11,5 @@ use pintle_meta::Status;
 
 pub async fn create(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
     let written = server.registry.create(call, notes, || read_object(&server.registry, call, sent, notes)).await?;
-    answer(server, call, 201, written)
+    answer(server, call, 201, written).await
 }

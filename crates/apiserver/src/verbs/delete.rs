@@ -21,7 +21,7 @@ pub async fn delete(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes)
     }
     let (written, gone) = server.registry.delete(call, notes, &options).await?;
     if !gone || stored.strategy.returns_deleted() {
-        return answer(server, call, 200, written);
+        return answer(server, call, 200, written).await;
     }
     let uid = object::uid(&written.to_value()).to_owned();
     let mut details = json!({"name": call.path.name, "kind": resource.name, "uid": uid});

@@ -11,6 +11,7 @@ use pintle_meta::Status;
 pub async fn get(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
     let (resource, wanted) = (call.resource()?, call.wanted()?);
     let entry = server.registry.get(resource, call.namespace(), &call.path.name).await?;
+    let entry = server.registry.entry_in(resource, entry).await?;
     let bytes = server.registry.bytes_in(resource, &entry);
     Ok(match wanted.shape {
         Shape::Table => {

@@ -38,11 +38,15 @@ pub struct Listed {
 
 pub async fn list(server: &ApiServer, call: &Call, notes: &Notes) -> Result<Response<Body>, Status> {
     let options = ListOptions::parse(&call.query)?;
-    let listed = match select(server, call, &options).await {
+    let mut listed = match select(server, call, &options).await {
         Err(status) if status.code == 410 && !options.cursor.is_empty() => return expired(call, &status, &options),
         listed => listed?,
     };
     let (resource, wanted) = (call.resource()?, call.wanted()?);
+    // Metadata is the same in every version.
+    if wanted.shape != Shape::PartialMetadata {
+        listed.entries = server.registry.entries_in(resource, listed.entries).await?;
+    }
     let bytes = listed.entries.iter().map(|e| e.value.len() + 1).sum();
     if listed.next.is_none() && options.cursor.is_empty() {
         server.flow.listed(&resource.scope(call.namespace()), listed.entries.len(), bytes);

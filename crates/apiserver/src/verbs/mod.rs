@@ -69,20 +69,25 @@ pub fn read_object(registry: &Registry, call: &Call, sent: &Sent, notes: &Notes)
 }
 
 /// What a write left behind, in the version and shape that were asked for.
-pub fn answer(server: &ApiServer, call: &Call, code: u16, written: Written) -> Result<Response<Body>, Status> {
-    let (resource, wanted) = (call.resource()?, call.wanted()?);
-    let same_version = resource.api_version() == resource.stored_api_version;
-    if same_version && wanted.shape == Shape::Object {
-        return Ok(response::object(code, wanted, written.into_bytes()));
-    }
-    let value = server.registry.value_in(resource, written.to_value());
+pub async fn answer(server: &ApiServer, call: &Call, code: u16, written: Written) -> Result<Response<Body>, Status> {
+    let (resource, wanted, registry) = (call.resource()?, call.wanted()?, &server.registry);
+    let bytes = match written {
+        Written::Stored(entry) => {
+            let entry = registry.entry_in(resource, entry).await?;
+            registry.bytes_in(resource, &entry)
+        }
+        Written::Shown(value) => {
+            let value = registry.convert_one(resource, &resource.api_version(), value).await?;
+            crate::registry::shown(&registry.value_in(resource, value))
+        }
+    };
     Ok(match wanted.shape {
         Shape::Table => {
-            let rows = [value];
+            let rows = [crate::codec::decode(&bytes)];
             let about = serde_json::json!({});
             response::value(code, wanted, &table::table(server, resource, &rows, &call.query, about))
         }
-        Shape::PartialMetadata => response::value(code, wanted, &table::partial(&value)),
-        _ => response::object(code, wanted, crate::registry::shown(&value)),
+        Shape::PartialMetadata => response::object(code, wanted, table::partial_bytes(&bytes)),
+        _ => response::object(code, wanted, bytes),
     })
 }

@@ -26,7 +26,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 pub async fn patch(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> Result<Response<Body>, Status> {
     let patcher = Patcher::read(server, call, sent, notes)?;
     let (written, created) = server.registry.update(call, notes, |current| patcher.change(current)).await?;
-    answer(server, call, if created { 201 } else { 200 }, written)
+    answer(server, call, if created { 201 } else { 200 }, written).await
 }
 
 /// Is it a patch that says what its sender wants, and no more?

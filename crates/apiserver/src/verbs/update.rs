@@ -39,5 +39,5 @@ pub async fn update(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes)
         _ => Ok(Change::new(sent.clone())),
     };
     let (written, created) = server.registry.update(call, notes, change).await?;
-    answer(server, call, if created { 201 } else { 200 }, written)
+    answer(server, call, if created { 201 } else { 200 }, written).await
 }

@@ -28,7 +28,7 @@ pub async fn watch(server: &ApiServer, call: &Call) -> Result<Response<Body>, St
         let snapshot = ListOptions { limit: 0, cursor: String::new(), at: ReadAt::Latest, ..options.clone() };
         let send = options.initial_events || !call.query.has("sendInitialEvents");
         let listed = list::select(server, call, &snapshot).await?;
-        initial = send.then_some(listed.entries);
+        initial = if send { Some(server.registry.entries_in(resource, listed.entries).await?) } else { None };
         listed.revision
     } else {
         asked

@@ -4,8 +4,10 @@ use super::pump::{Pump, Terms, TooSlow, expired};
 use super::view::{Columns, View};
 use crate::ApiServer;
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::future::BoxFuture;
 use futures::{FutureExt, Stream};
-use pintle_store::{Entry, Interest, ReadError, Revision, Watch};
+use pintle_meta::Status;
+use pintle_store::{Entry, Event, Interest, ReadError, Revision, Watch};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -42,6 +44,8 @@ enum Phase {
     Reached(Revision),
     /// The pump is ahead: what it rendered before is taken from the store.
     Behind(Watch),
+    /// The same, while a webhook converts what happened.
+    Converting(BoxFuture<'static, Result<Vec<Arc<Event>>, Status>>, Watch),
     /// The pump's batches are sent.
     Live,
     Failed(ReadError),
@@ -108,6 +112,10 @@ impl Feed {
     fn catch_up(&mut self, (pump, id): &(Arc<Pump>, u64), mut watch: Watch) -> Bytes {
         let mut out = BytesMut::new();
         self.phase = match watch.next().now_or_never() {
+            Some(Ok(events)) if self.view.converts() => {
+                let view = self.view.clone();
+                Phase::Converting(Box::pin(async move { view.converted(events).await }), watch)
+            }
             Some(Ok(events)) => {
                 events.iter().for_each(|event| self.view.event(&mut out, event, &mut self.columns));
                 Phase::Behind(watch)
@@ -117,6 +125,22 @@ impl Feed {
             None => Phase::Behind(watch),
         };
         out.freeze()
+    }
+
+    /// What a webhook made of what happened, or why it made nothing.
+    fn converted(&mut self, converted: Result<Vec<Arc<Event>>, Status>, watch: Watch) -> Bytes {
+        match converted {
+            Ok(events) => {
+                let mut out = BytesMut::new();
+                events.iter().for_each(|event| self.view.event(&mut out, event, &mut self.columns));
+                self.phase = Phase::Behind(watch);
+                out.freeze()
+            }
+            Err(status) => {
+                self.phase = Phase::Over;
+                self.view.failure(&status)
+            }
+        }
     }
 
     /// Why the watch cannot go on, told once.
@@ -150,6 +174,13 @@ impl Stream for Feed {
                 return Poll::Ready(None);
             }
             let piece = match std::mem::replace(&mut self.phase, Phase::Over) {
+                Phase::Converting(mut converting, watch) => match converting.poll_unpin(context) {
+                    Poll::Ready(converted) => self.converted(converted, watch),
+                    Poll::Pending => {
+                        self.phase = Phase::Converting(converting, watch);
+                        return Poll::Pending;
+                    }
+                },
                 Phase::Initial(entries) => self.initial(entries),
                 Phase::Reached(after) => {
                     self.phase = self.attach(&seat, after);

@@ -211,7 +211,10 @@ impl Pump {
                 events = watch.next(), if ready => match events {
                     Ok(events) => {
                         server.watches.rounds.fetch_add(1, Ordering::Relaxed);
-                        waiting.extend(view.batches(&events, &mut columns));
+                        match view.converted(events).await {
+                            Ok(events) => waiting.extend(view.batches(&events, &mut columns)),
+                            Err(status) => return self.end(End::Failed(view.failure(&status))),
+                        }
                     }
                     Err(error) => return self.end(End::Failed(view.failure(&expired(&error, watch.progress())))),
                 },

@@ -44,7 +44,7 @@ impl View {
         (labels, fields): (Selector, FieldSelector),
     ) -> Self {
         let Wanted { shape, notation, .. } = wanted;
-        let plain = shape == Shape::Object && resource.api_version() == resource.stored_api_version;
+        let plain = shape == Shape::Object;
         let (server, resource, query) = (server.clone(), resource.clone(), query.clone());
         View { server, resource, shape, notation, query, labels, fields, plain }
     }
@@ -61,6 +61,27 @@ impl View {
         // The view of a pump keeps its resource, so no other can be at the same place while the pump is there.
         let (resource, shown) = (Arc::as_ptr(&self.resource), (self.shape, self.notation));
         Some(format!("{resource:p} {shown:?} {} {fields}", self.labels))
+    }
+
+    /// Does a webhook convert what is seen? Metadata is the same in every version.
+    pub fn converts(&self) -> bool {
+        self.resource.converter().is_some() && self.shape != Shape::PartialMetadata
+    }
+
+    /// Events as clients of this version see them, where a webhook has to say.
+    pub async fn converted(&self, events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, Status> {
+        if !self.converts() {
+            return Ok(events);
+        }
+        let both = events.iter().flat_map(|event| std::iter::once(&event.entry).chain(&event.previous)).cloned();
+        let entries = self.server.registry.entries_in(&self.resource, both.collect()).await?;
+        let mut entries = entries.into_iter();
+        let shown = events.iter().map(|event| {
+            let entry = entries.next().unwrap_or_else(|| event.entry.clone());
+            let previous = event.previous.as_ref().and_then(|_| entries.next());
+            Arc::new(Event { kind: event.kind, entry, previous, revision: event.revision })
+        });
+        Ok(shown.collect())
     }
 
     /// Renders events, leaving out those that are not in view.
@@ -119,7 +140,7 @@ impl View {
 
     /// One object as one line.
     pub fn put(&self, out: &mut BytesMut, kind: &str, entry: &Entry, columns: &mut Columns) {
-        if self.plain && !self.resource.may_lack_defaults(entry.mod_revision) {
+        if self.plain && self.resource.reads(entry) {
             self.notation.put_watch_event(out, kind, &entry.value);
         } else if self.shape == Shape::PartialMetadata {
             self.notation.put_watch_event(out, kind, &table::partial_bytes(&entry.value));

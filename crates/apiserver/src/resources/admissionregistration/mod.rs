@@ -1,4 +1,5 @@
 //! Who else is asked before a write.
 
 pub mod policy;
+pub mod rule;
 pub mod webhook;

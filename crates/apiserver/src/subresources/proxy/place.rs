@@ -4,8 +4,8 @@ use crate::ApiServer;
 use crate::call::Call;
 use crate::codec;
 use crate::nodes::Place;
+use crate::outbound::service;
 use pintle_meta::{Status, object};
-use pintle_store::Range;
 use serde_json::Value;
 
 /// Where a request is answered.
@@ -51,7 +51,7 @@ pub async fn find(server: &ApiServer, call: &Call) -> Result<To, Status> {
     let named = split(id).ok_or_else(invalid)?;
     match kind {
         "node" => node(server.find_node(named.name).await?, &named).ok_or_else(invalid),
-        "service" => service(server, call, &named).await,
+        "service" => of_service(server, call, &named).await,
         _ => {
             let pod = read(server, "pods", call.namespace(), named.name).await?;
             let port = if named.port.is_empty() {
@@ -83,11 +83,11 @@ fn node(place: Place, named: &Named<'_>) -> Option<To> {
     }
 }
 
-async fn service(server: &ApiServer, call: &Call, named: &Named<'_>) -> Result<To, Status> {
+async fn of_service(server: &ApiServer, call: &Call, named: &Named<'_>) -> Result<To, Status> {
     let (namespace, id) = (call.namespace(), &call.path.name);
     let service = read(server, "services", namespace, named.name).await?;
     let port = port_name(&service, named)?;
-    let slices = slices(server, namespace, named.name).await?;
+    let slices = service::slices(&server.registry, namespace, named.name).await?;
     if slices.iter().all(|slice| object::list(slice, &["endpoints"]).is_empty()) {
         return Err(Status::unavailable(format!("no endpoints available for service {:?}", named.name)));
     }
@@ -104,14 +104,10 @@ async fn service(server: &ApiServer, call: &Call, named: &Named<'_>) -> Result<T
     Err(Status::unavailable(format!("no endpoints available for service {id:?}")))
 }
 
-/// Endpoints are known by the names of the Service's ports; a number stands for the name of the port that has it.
+/// A number stands for the name of the port that has it.
 fn port_name(service: &Value, named: &Named<'_>) -> Result<String, Status> {
-    let Ok(number) = named.port.parse::<i64>() else { return Ok(named.port.to_owned()) };
-    let mut ports = object::list(service, &["spec", "ports"]).iter();
-    let port = ports.find(|port| object::integer(port, &["port"]) == Some(number));
-    let port = port
-        .ok_or_else(|| Status::unavailable(format!("no service port {number} found for service {:?}", named.name)))?;
-    Ok(object::text(port, &["name"]).to_owned())
+    let Ok(number) = named.port.parse::<u16>() else { return Ok(named.port.to_owned()) };
+    service::port_name(service, number)
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -122,36 +118,13 @@ struct Candidate<'a> {
 }
 
 /// The ready Pods of a namespace behind a port, by what the slices say.
-fn candidates<'a>(slices: &'a [Value], port: &str, namespace: &str) -> Vec<Candidate<'a>> {
-    let mut found = Vec::new();
-    for slice in slices {
-        let mut ports = object::list(slice, &["ports"]).iter();
-        let number =
-            ports.find(|one| object::text(one, &["name"]) == port).and_then(|one| object::integer(one, &["port"]));
-        let Some(port) = number.and_then(|number| u16::try_from(number).ok()) else { continue };
-        for endpoint in object::list(slice, &["endpoints"]) {
-            let ready = object::at(endpoint, &["conditions", "ready"]).and_then(Value::as_bool).unwrap_or(true);
-            let target = &endpoint["targetRef"];
-            let is_pod = target["kind"] == "Pod" && target["namespace"] == namespace;
-            let address = object::list(endpoint, &["addresses"]).first().and_then(Value::as_str);
-            if let Some(address) = address.filter(|_| ready && is_pod) {
-                found.push(Candidate { address, port, pod: object::text(target, &["name"]) });
-            }
-        }
-    }
-    found
-}
-
-async fn slices(server: &ApiServer, namespace: &str, service: &str) -> Result<Vec<Value>, Status> {
-    let catalogue = server.registry.catalogue.latest();
-    let resource = catalogue.get("discovery.k8s.io", "v1", "endpointslices").ok_or_else(Status::no_such_resource)?;
-    let range = Range::prefix(resource.scope(namespace));
-    let page = server.registry.store.range(range).await.map_err(crate::registry::read_error)?;
-    let of_service = page
-        .entries
-        .iter()
-        .filter(|entry| crate::registry::facets(resource, entry).label("kubernetes.io/service-name") == Some(service));
-    Ok(of_service.map(|entry| codec::decode(&entry.value)).collect())
+fn candidates<'a>(slices: &'a [Value], port: &'a str, namespace: &str) -> Vec<Candidate<'a>> {
+    let pods = service::of_slices(slices, port).filter_map(|(address, port, endpoint)| {
+        let target = &endpoint["targetRef"];
+        let is_pod = target["kind"] == "Pod" && target["namespace"] == namespace;
+        is_pod.then(|| Candidate { address, port, pod: object::text(target, &["name"]) })
+    });
+    pods.collect()
 }
 
 async fn read(server: &ApiServer, resource: &str, namespace: &str, name: &str) -> Result<Value, Status> {
@@ -231,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_number_of_a_service_port_stands_for_its_name() {
-        let service = json!({"spec": {"ports": [{"name": "http", "port": 80}, {"name": "admin", "port": 81}]}});
+        let service = json!({"metadata": {"name": "web"}, "spec": {"ports": [{"name": "http", "port": 80}, {"name": "admin", "port": 81}]}});
         let name = |id| port_name(&service, &split(id).unwrap()).map_err(|status| (status.code, status.message));
         assert_eq!(name("web:81"), Ok("admin".to_owned()));
         assert_eq!(name("web:http"), Ok("http".to_owned()));
