@@ -97,7 +97,7 @@ impl Extender {
         let request =
             request.body(Body::from(body.to_string().into_bytes())).map_err(|error| failed(error.to_string()))?;
         let exchange = async {
-            let answer = self.client.send(request).await.map_err(|error| failed(error.to_string()))?;
+            let answer = self.client.send(request).await.map_err(|error| failed(root_cause(&error)))?;
             if answer.status() != StatusCode::OK {
                 let code = answer.status().as_u16();
                 return Err(format!("failed {verb} with extender at URL {url}, code {code}"));
@@ -109,6 +109,15 @@ impl Extender {
         let late = || failed(format!("no answer within {:?}", self.setup.timeout));
         tokio::time::timeout(self.setup.timeout, exchange).await.map_err(|_| late())?
     }
+}
+
+/// What was wrong first: those who pass an error on say only that something was.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 /// The same in the words of a kubeconfig, which know every way to name a certificate.

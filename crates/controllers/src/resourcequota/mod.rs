@@ -82,16 +82,13 @@ fn limits_differ(change: &Change<ResourceQuota>) -> bool {
     change.old().is_none_or(|old| spec_of(old) != spec_of(change.object()))
 }
 
-/// A quota is counted when it is new or limits something else. That more of it is used is the API server's doing. One that is
-/// gone may itself have been counted by another.
+/// A quota is counted when it is new or limits something else. Its status is the API server's doing, which charges it, or this
+/// loop's. One that is gone may itself have been counted by another.
 fn quotas_to_count(quotas: &Informer<ResourceQuota>, change: &Change<ResourceQuota>) -> Vec<Key> {
     if change.is_deleted() {
         return all_of(quotas, change.key().namespace());
     }
-    let counted = |quota: &ResourceQuota| quota.status.as_ref().and_then(|status| status.hard.clone());
-    let wanted = |quota: &ResourceQuota| quota.spec.as_ref().and_then(|spec| spec.hard.clone());
-    let uncounted = wanted(change.object()) != counted(change.object());
-    if uncounted || limits_differ(change) || change.is_resync() { vec![change.key()] } else { Vec::new() }
+    if limits_differ(change) || change.is_resync() { vec![change.key()] } else { Vec::new() }
 }
 
 fn all_of(quotas: &Informer<ResourceQuota>, namespace: &str) -> Vec<Key> {
