@@ -6,7 +6,10 @@ use serde_json::Value;
 
 /// The rules of every selected role, selector by selector, each in the order of the roles' names, each rule once. None if that
 /// is what the role shows already, if it does not aggregate, or if one of its selectors cannot be read.
-pub(super) fn rules<'a>(role: &ClusterRole, all: impl Iterator<Item = &'a ClusterRole> + Clone) -> Option<Vec<PolicyRule>> {
+pub(super) fn rules<'a>(
+    role: &ClusterRole,
+    all: impl Iterator<Item = &'a ClusterRole> + Clone,
+) -> Option<Vec<PolicyRule>> {
     let selectors = role.aggregation_rule.as_ref()?.cluster_role_selectors.iter().flatten();
     let mut wanted: Vec<PolicyRule> = Vec::new();
     for selector in selectors {

@@ -35,9 +35,13 @@ fn an_aggregating_role_shows_the_rules_of_those_it_selects_in_their_order_and_ea
     assert_eq!(of(&aggregating(&[select("none")], json!([]))), None, "nothing to write");
     let odd = json!({"matchExpressions": [{"key": "to", "operator": "Near", "values": ["x"]}]});
     assert_eq!(of(&aggregating(&[odd], Value::Null)), None, "a selector that cannot be read");
-    let done = aggregating(&[select("view")], serde_json::to_value(
-        others[1].rules.iter().flatten().chain(others[0].rules.iter().flatten().skip(1)).collect::<Vec<_>>(),
-    ).unwrap());
+    let done = aggregating(
+        &[select("view")],
+        serde_json::to_value(
+            others[1].rules.iter().flatten().chain(others[0].rules.iter().flatten().skip(1)).collect::<Vec<_>>(),
+        )
+        .unwrap(),
+    );
     assert_eq!(of(&done), None, "it shows them already");
     assert_eq!(of(&others[0]), None, "it does not aggregate");
 }
