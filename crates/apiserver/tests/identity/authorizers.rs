@@ -42,7 +42,8 @@ async fn the_first_that_decides_decides_and_those_behind_it_are_not_asked() {
         (&json!({}), &perhaps, 403, "who knows", [1, 1]),
     ] {
         let hooks = [outside.run("a.example", says(first.clone())), outside.run("b.example", says(second.clone()))];
-        let chain = ["https://a.example", "https://b.example"].map(|url| Mode::Webhook(outside.authorizer(url)));
+        let chain =
+            ["https://a.example", "https://b.example"].map(|url| Mode::Webhook(Box::new(outside.authorizer(url))));
         let world = world(&outside, chain.into()).await;
         let answer = world.get(PODS, "jane").await;
         assert_eq!(answer.code, code, "{first} {second}: {}", answer.text);
@@ -51,7 +52,7 @@ async fn the_first_that_decides_decides_and_those_behind_it_are_not_asked() {
     }
     let both = json!({"allowed": true, "denied": true, "reason": "both"});
     outside.run("a.example", says(both));
-    let world = world(&outside, vec![Mode::Webhook(outside.authorizer("https://a.example"))]).await;
+    let world = world(&outside, vec![Mode::Webhook(Box::new(outside.authorizer("https://a.example")))]).await;
     let answer = world.get(PODS, "jane").await;
     assert_eq!(answer.code, 500);
     assert!(answer.text.contains("webhook subject access review returned both allow and deny response"));
@@ -88,7 +89,7 @@ async fn an_authorizer_that_fails_opens_nothing_and_closes_only_what_its_policy_
         let friend = outside.run("friend.example", says(json!({"allowed": true})));
         for denies in [false, true] {
             let hook = WebhookConfig { denies_on_failure: denies, ..outside.authorizer("https://a.example/x") };
-            let chain = vec![Mode::Webhook(hook), Mode::Rbac];
+            let chain = vec![Mode::Webhook(Box::new(hook)), Mode::Rbac];
             let world = world(&outside, chain).await;
             let refused = world.get(PODS, "jane").await;
             assert_eq!(refused.code, 500, "{what}: {}", refused.text);
@@ -108,7 +109,7 @@ async fn a_yes_and_a_no_count_for_as_long_as_configured_and_each_question_for_it
         let allowed = asked.body["spec"]["user"] == "jane";
         says(json!({"allowed": allowed}))(asked)
     });
-    let world = world(&outside, vec![Mode::Webhook(outside.authorizer("https://a.example"))]).await;
+    let world = world(&outside, vec![Mode::Webhook(Box::new(outside.authorizer("https://a.example")))]).await;
     for (token, code, ttl) in [("jane", 200, 5 * MINUTE), ("joe", 403, MINUTE / 2)] {
         let ask = async |path: &str| {
             let answer = world.get(path, token).await;
@@ -136,7 +137,7 @@ async fn a_slow_authorizer_is_asked_once_by_many_and_delays_nobody_whom_others_a
     let program = outside.run("a.example", |asked| {
         Reply::Later(Duration::from_secs(2), Box::new(says(json!({"allowed": true}))(asked)))
     });
-    let chain = vec![Mode::Rbac, Mode::Webhook(outside.authorizer("https://a.example"))];
+    let chain = vec![Mode::Rbac, Mode::Webhook(Box::new(outside.authorizer("https://a.example")))];
     let world = world(&outside, chain).await;
     let began = tokio::time::Instant::now();
     // Fewer than the seats of their priority level: requests hold these while they are authorized.
@@ -153,7 +154,7 @@ async fn a_slow_authorizer_is_asked_once_by_many_and_delays_nobody_whom_others_a
 async fn a_question_about_a_list_says_what_it_selects_in_reviews_too() {
     let outside = Outside::new();
     let program = outside.run("a.example", says(json!({"allowed": true})));
-    let world = world(&outside, vec![Mode::Webhook(outside.authorizer("https://a.example"))]).await;
+    let world = world(&outside, vec![Mode::Webhook(Box::new(outside.authorizer("https://a.example")))]).await;
     let requirement = |key: &str, operator: &str, values: &[&str]| match values {
         [] => json!({"key": key, "operator": operator}),
         values => json!({"key": key, "operator": operator, "values": values}),
@@ -212,7 +213,7 @@ async fn rules_that_only_a_webhook_knows_are_said_to_be_missing() {
     let question = json!({"spec": {"namespace": "default"}});
     let jane = || Peer::Internal(Arc::new(User::new("jane", &[])));
     let node = || Peer::Internal(Arc::new(User::new("system:node:a", &["system:nodes"])));
-    let hook = Mode::Webhook(outside.authorizer("https://a.example"));
+    let hook = Mode::Webhook(Box::new(outside.authorizer("https://a.example")));
     let whole = world(&outside, vec![Mode::Node, Mode::Rbac]).await;
     let part = world(&outside, vec![Mode::Node, Mode::Rbac, hook]).await;
     let status = async |world: &World, peer: Peer| {

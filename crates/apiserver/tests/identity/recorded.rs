@@ -49,7 +49,7 @@ async fn webhooks_are_asked_and_believed_as_by_kubernetes() {
     let outside = Outside::new();
     let (authn, authz) = (outside.run("authn.example", review), outside.run("authz.example", access));
     let hook = outside.authorizer("https://authz.example/authz");
-    let chain = vec![Mode::Rbac, Mode::Webhook(hook)];
+    let chain = vec![Mode::Rbac, Mode::Webhook(Box::new(hook))];
     let world = World::new(&outside, outside.reviewer("https://authn.example/authn"), Authorization { chain }).await;
     let recorded: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
     for case in &recorded {
@@ -88,7 +88,7 @@ async fn reviews_say_what_the_webhooks_say() {
     outside.run("authn.example", review);
     outside.run("authz.example", access);
     let hook = outside.authorizer("https://authz.example/authz");
-    let chain = vec![Mode::Rbac, Mode::Webhook(hook)];
+    let chain = vec![Mode::Rbac, Mode::Webhook(Box::new(hook))];
     let world = World::new(&outside, outside.reviewer("https://authn.example/authn"), Authorization { chain }).await;
     let jane = json!({"username": "jane", "uid": "42", "groups": ["devs", "ops", "system:authenticated"],
         "extra": {"example.com/scope": ["a", "b"]}});
