@@ -88,6 +88,8 @@ pub enum Failure {
     Plain,
     #[error("EOF")]
     Closed,
+    #[error("read: connection reset by peer")]
+    Reset,
     #[error("{0}")]
     Http(String),
     #[error("the answer is larger than {MAX_ANSWER_BYTES} bytes")]

@@ -16,6 +16,7 @@
 //! - `disruption`: how many Pods may be evicted now
 //! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
 //! - `tokencleaner`: what lets machines join goes when it has expired
+//! - `roleaggregation`: which rules an aggregating ClusterRole shows
 //! - `claims`, `csr`, `pods`: what several loops do: adopt, release, and ask about requests and Pods
 //!
 //! A loop's folder has the same files as its siblings': `mod.rs` says what it watches, `plan.rs` decides without I/O,
@@ -49,6 +50,8 @@ mod csrapproving;
 mod csrcleaner;
 mod csrsigning;
 mod tokencleaner;
+
+mod roleaggregation;
 
 mod claims;
 mod csr;

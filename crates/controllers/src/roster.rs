@@ -68,6 +68,9 @@ pub fn roster() -> Vec<Loop> {
             Box::pin(crate::csrcleaner::run(context))
         }),
         entry("tokencleaner", "token-cleaner", |context, _| Box::pin(crate::tokencleaner::run(context))),
+        entry("clusterroleaggregation", "clusterrole-aggregation-controller", |context, _| {
+            Box::pin(crate::roleaggregation::run(context))
+        }),
     ]
 }
 

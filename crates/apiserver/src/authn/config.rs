@@ -38,19 +38,14 @@ pub struct TokenWebhook {
 }
 
 /// What those who show nothing may be taken for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
     /// Anonymous, whatever they ask.
+    #[default]
     Everywhere,
     /// Anonymous on these paths, and refused on others.
     At(Vec<String>),
     Refused,
-}
-
-impl Default for Anonymous {
-    fn default() -> Self {
-        Anonymous::Everywhere
-    }
 }
 
 impl Anonymous {

@@ -10,6 +10,7 @@ pub mod config;
 pub mod front_proxy;
 pub mod impersonate;
 pub mod keys;
+mod legacy;
 pub mod oidc;
 pub mod static_tokens;
 pub mod token;

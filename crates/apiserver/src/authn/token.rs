@@ -4,7 +4,7 @@
 use super::config::Accounts;
 use super::keys::{KeyError, Keyring};
 use super::oidc::claims::unverified;
-use super::{Judged, User, bootstrap};
+use super::{Judged, User, bootstrap, legacy};
 use crate::codec;
 use crate::keys;
 use pintle_meta::{Clock, object};
@@ -83,9 +83,12 @@ pub struct Reference {
     pub uid: String,
 }
 
-/// Why a token of our issuers is not good.
+/// Why a token is not good.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
+    /// It is no token of ours, or none at all.
+    #[error("token issuer {0:?} is invalid")]
+    Issuer(String),
     #[error("invalid signature, no keys found")]
     Signature,
     #[error("token audiences {0:?} is invalid for the target audiences {1:?}")]
@@ -144,25 +147,31 @@ impl Tokens {
 
     /// For whom a token speaks to one of these, and to which of them.
     pub(super) async fn judge(&self, token: &str, audiences: &[String]) -> Judged {
-        match bootstrap::halves(token) {
-            // These say nothing of whom they are for: they are for this server alone.
-            Some((id, secret)) => {
-                let own = self.audiences();
-                let meant: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();
-                match bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await {
-                    Some(user) if !meant.is_empty() => Judged::User(Arc::new(user), meant),
-                    _ => Judged::NotMine,
+        if let Some((id, secret)) = bootstrap::halves(token) {
+            let user = bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await;
+            return user.map_or(Judged::NotMine, |user| self.own_alone(user, audiences));
+        }
+        match self.known(token) {
+            Ok(known) => match self.check(&known, audiences).await {
+                Ok(meant) => Judged::User(known.user.clone(), meant),
+                Err(why) => Judged::Bad(why.to_string()),
+            },
+            Err(Problem::Issuer(issuer)) if issuer == legacy::ISSUER => {
+                match legacy::user(self.store.as_ref(), &self.keys, token).await {
+                    Ok(user) => self.own_alone(user, audiences),
+                    Err(why) => Judged::Bad(why.to_string()),
                 }
             }
-            None => match self.known(token) {
-                Ok(known) => match self.check(&known, audiences).await {
-                    Ok(meant) => Judged::User(known.user.clone(), meant),
-                    Err(why) => Judged::Bad(why.to_string()),
-                },
-                Err(None) => Judged::NotMine,
-                Err(Some(why)) => Judged::Bad(why.to_string()),
-            },
+            Err(Problem::Issuer(_)) => Judged::NotMine,
+            Err(why) => Judged::Bad(why.to_string()),
         }
+    }
+
+    /// Of a token that says nothing of whom it is for: it is for this server alone.
+    fn own_alone(&self, user: User, audiences: &[String]) -> Judged {
+        let own = self.audiences();
+        let meant: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();
+        if meant.is_empty() { Judged::NotMine } else { Judged::User(Arc::new(user), meant) }
     }
 
     /// To which of these a token with a good signature speaks, if it has not expired and what it is bound to still exists.
@@ -185,21 +194,21 @@ impl Tokens {
         Ok(meant)
     }
 
-    /// The token's content, if one of our keys signed it. A signature is checked once. No problem: it is not of our issuers.
-    fn known(&self, token: &str) -> Result<Arc<Known>, Option<Problem>> {
+    /// The token's content, if one of our keys signed it. A signature is checked once.
+    fn known(&self, token: &str) -> Result<Arc<Known>, Problem> {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
-        let digest: [u8; 32] = digest.as_ref().try_into().map_err(|_| None)?;
+        let digest: [u8; 32] = digest.as_ref().try_into().map_err(|_| Problem::Signature)?;
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
             return Ok(known.clone());
         }
-        let said = unverified(token).ok_or(None)?;
+        let said = unverified(token).unwrap_or_default();
         let issuer = said.get("iss").and_then(Value::as_str).unwrap_or_default();
         if !self.accounts.issuers.iter().any(|own| own == issuer) {
-            return Err(None);
+            return Err(Problem::Issuer(issuer.to_owned()));
         }
-        let claims: Claims = self.keys.claims(token).ok_or(Some(Problem::Signature))?;
+        let claims: Claims = self.keys.claims(token).ok_or(Problem::Signature)?;
         if claims.iss != issuer {
-            return Err(Some(Problem::Signature));
+            return Err(Problem::Signature);
         }
         let known = Arc::new(Known::of(claims));
         let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);

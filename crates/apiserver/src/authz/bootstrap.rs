@@ -67,9 +67,16 @@ pub fn cluster_roles() -> Vec<Value> {
         rules.entry(role).or_default().push(rule);
     }
     let gathered = |names: &[&str]| -> Vec<Value> {
-        names.iter().filter_map(|n| rules.get(format!("system:aggregate-to-{n}").as_str())).flatten().cloned().collect()
+        let parts = names.iter().filter_map(|n| rules.get(format!("system:aggregate-to-{n}").as_str())).flatten();
+        parts.fold(Vec::new(), |mut all, rule| {
+            if !all.contains(rule) {
+                all.push(rule.clone());
+            }
+            all
+        })
     };
-    let written_out = [gathered(&["admin", "edit", "view"]), gathered(&["edit", "view"]), gathered(&["view"])];
+    // In the order in which the loop that gathers them writes them: by the names of the roles that are selected.
+    let written_out = [gathered(&["edit", "view", "admin"]), gathered(&["edit", "view"]), gathered(&["view"])];
     let plain = rules.into_iter().map(|(name, rules)| {
         let mut role = named("ClusterRole", name);
         if let Some(end) = name.strip_prefix("system:aggregate-to-") {

@@ -23,7 +23,7 @@ pub enum Mode {
     Rbac,
     AlwaysAllow,
     AlwaysDeny,
-    Webhook(WebhookConfig),
+    Webhook(Box<WebhookConfig>),
 }
 
 /// A program that answers SubjectAccessReviews.

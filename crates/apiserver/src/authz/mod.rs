@@ -100,7 +100,7 @@ impl Authorizer {
             Mode::Rbac => Member::Roles(policy.clone()),
             Mode::AlwaysAllow => Member::AlwaysAllow,
             Mode::AlwaysDeny => Member::AlwaysDeny,
-            Mode::Webhook(webhook) => Member::Webhook(webhook::Webhook::new(webhook, outbound, clock, random)),
+            Mode::Webhook(webhook) => Member::Webhook(webhook::Webhook::new(*webhook, outbound, clock, random)),
         });
         let chain = std::iter::once(Member::Masters).chain(members).collect();
         Authorizer { chain, policy }

@@ -105,17 +105,21 @@ impl Policy {
             || self.gathered.keys().any(|name| self.cluster_roles.get(name).is_some_and(|r| selects(r)))
     }
 
-    /// An aggregating role may select another one (`edit` has all of `view`); each role counts once.
+    /// An aggregating role may select another one (`edit` has all of `view`); each role counts once. What is written in an
+    /// aggregating role itself is what a loop has gathered before, and counts for nothing.
     fn gather(&self, name: &str, role: &Role) -> Arc<[Rule]> {
         let mut seen = BTreeSet::from([name.to_owned()]);
-        let mut rules = role.rules.to_vec();
+        let mut rules = Vec::new();
         let mut selectors: Vec<&Selector> = role.selectors.iter().collect();
         while let Some(selector) = selectors.pop() {
             let matches = self.cluster_roles.iter().filter(|(_, r)| selector.matches_labels(Some(&r.labels)));
             for (name, other) in matches {
-                if seen.insert(name.clone()) {
-                    rules.extend_from_slice(&other.rules);
-                    selectors.extend(&other.selectors);
+                if !seen.insert(name.clone()) {
+                    continue;
+                }
+                match other.selectors.as_slice() {
+                    [] => rules.extend_from_slice(&other.rules),
+                    more => selectors.extend(more),
                 }
             }
         }

@@ -113,7 +113,7 @@ fn resource_matches(pattern: &str, call: &Call) -> bool {
 
 fn path_matches(pattern: &str, path: &str) -> bool {
     match pattern.strip_suffix('*') {
-        Some(start) => path.starts_with(start),
+        Some(start) => path.starts_with(start.trim_end_matches('*')),
         None => pattern == path,
     }
 }

@@ -9,6 +9,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
+use std::error::Error;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -92,9 +94,13 @@ impl Pool {
 }
 
 fn failure(error: &hyper::Error) -> Failure {
-    match error {
-        error if error.is_incomplete_message() || error.is_closed() || error.is_canceled() => Failure::Closed,
-        error if error.is_parse() => Failure::Http(format!("malformed HTTP response: {error}")),
-        error => Failure::Http(error.to_string()),
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match (error, source) {
+        (_, Some(io::ErrorKind::ConnectionReset)) => Failure::Reset,
+        // A connection that ends without the farewell of TLS.
+        (_, Some(io::ErrorKind::UnexpectedEof)) => Failure::Closed,
+        (error, _) if error.is_incomplete_message() || error.is_closed() || error.is_canceled() => Failure::Closed,
+        (error, _) if error.is_parse() => Failure::Http(format!("malformed HTTP response: {error}")),
+        (error, _) => Failure::Http(error.to_string()),
     }
 }

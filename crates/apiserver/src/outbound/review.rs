@@ -1,6 +1,6 @@
 //! Reviews: a question is posted as an object, and comes back with its status. Asked again where Kubernetes' client asks again.
 //!
-//! - Answered 429, 500 or 504, with `Retry-After`, or by a connection that broke: up to five times, each time later.
+//! - Answered 429, 500 or 504, with `Retry-After`, or by a connection that was reset: up to five times, each time later.
 //! - Everything else is final. Redirects are not followed.
 
 use super::endpoint::Login;
@@ -44,7 +44,7 @@ pub enum ReviewError {
 impl ReviewError {
     fn is_worth_asking_again(&self) -> bool {
         match self {
-            ReviewError::Transport { failure, .. } => matches!(failure, Failure::Closed),
+            ReviewError::Transport { failure, .. } => matches!(failure, Failure::Reset),
             ReviewError::Refused { again, .. } => *again,
             ReviewError::Unreadable(_) | ReviewError::TokenFile { .. } => false,
         }

@@ -67,7 +67,7 @@ impl AuthorizationFlags {
                 "RBAC" => Mode::Rbac,
                 "AlwaysAllow" => Mode::AlwaysAllow,
                 "AlwaysDeny" => Mode::AlwaysDeny,
-                "Webhook" => Mode::Webhook(self.webhook()?),
+                "Webhook" => Mode::Webhook(Box::new(self.webhook()?)),
                 "ABAC" => {
                     return Err(refused(
                         MODE,

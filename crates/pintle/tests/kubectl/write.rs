@@ -199,5 +199,5 @@ spec: {user: jane, resourceAttributes: {verb: get, resource: pods, namespace: de
     assert_says(&said.stderr, &["unknown field \"resourc\" in io.k8s.api.authorization.v1.ResourceAttributes"]);
     let review = "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {token: nonsense}}";
     let said = cluster.run_with("create -o jsonpath={.status.error} -f -", review).await;
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "the token is not valid"), "{said}");
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "invalid bearer token"), "{said}");
 }

@@ -13,7 +13,6 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use pintle_apiserver::authn::certificate;
 use pintle_apiserver::body::read;
 use pintle_apiserver::request::{Peer, Request};
 use pintle_apiserver::response;
@@ -63,8 +62,7 @@ async fn connection(served: Arc<Served>, acceptor: TlsAcceptor, stream: TcpStrea
         Ok(stream) => stream,
         Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
     };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let peer = certificate::peer(certificate.map(|der| &**der));
+    let peer = served.cluster.server.authenticator.peer(stream.get_ref().1.peer_certificates());
     let link = Arc::new(served.links.open());
     let service = {
         let link = link.clone();

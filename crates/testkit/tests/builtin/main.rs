@@ -7,6 +7,7 @@ mod certificates;
 mod cleanup;
 mod network;
 mod nodes;
+mod roles;
 mod seeds;
 mod storage;
 mod workloads;

@@ -125,9 +125,9 @@ impl File {
                     errors.push(Error::required(&path.child("webhook"), "required when type=Webhook"));
                     None
                 }
-                ("Webhook", Some(webhook)) => {
-                    webhook.validated(&name, &path.child("webhook"), &mut errors).map(Mode::Webhook)
-                }
+                ("Webhook", Some(webhook)) => webhook
+                    .validated(&name, &path.child("webhook"), &mut errors)
+                    .map(|hook| Mode::Webhook(Box::new(hook))),
                 (_, Some(_)) => {
                     let why = "may only be specified when type=Webhook";
                     errors.push(Error::invalid(&path.child("webhook"), "non-null", why));
