@@ -190,7 +190,7 @@ impl Beside {
                 webhook: Some(reviewer),
                 ..Authentication::default()
             },
-            authorization: Authorization { chain: vec![Mode::Webhook(rights)] },
+            authorization: Authorization { chain: vec![Mode::Webhook(Box::new(rights))] },
         };
         let parts = Parts {
             store: Arc::new(MemoryStore::new()),

@@ -25,7 +25,7 @@ use pintle_meta::field::Errors;
 use pintle_meta::{Status, object, rules};
 use pintle_store::{Event, EventKind, Expect, Op, Range, Txn};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -45,16 +45,25 @@ pub trait Place: Send + Sync + 'static {
 pub struct Mirror<P> {
     place: P,
     definition: Value,
-    /// The copy is compared, or changed together with the place, by one at a time.
-    copying: Mutex<()>,
+    /// The copy is compared, or changed together with the place, by one at a time. Holds what is at the place and not shown, so
+    /// that each is reported once.
+    copying: Mutex<BTreeSet<Arc<str>>>,
 }
 
 /// What the server alone says in the metadata of an object: somebody who writes a file by hand leaves it out.
-const STAMPS: [&str; 5] = ["resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"];
+const STAMPS: [&str; 7] = [
+    "resourceVersion",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+];
 
 impl<P: Place> Mirror<P> {
     pub fn new(definition: Value, place: P) -> Self {
-        Mirror { place, definition, copying: Mutex::new(()) }
+        Mirror { place, definition, copying: Mutex::default() }
     }
 
     /// Shows watches what changes at the place, until the server stops.
@@ -63,8 +72,8 @@ impl<P: Place> Mirror<P> {
             let served = server.registry.catalogue.latest();
             let own = served.of_group_version(self.group(), self.version()).next().cloned();
             if let Some(resource) = own {
-                let _copying = self.copying.lock().await;
-                if let Err(status) = self.compare(&server, &resource).await {
+                let mut odd = self.copying.lock().await;
+                if let Err(status) = self.compare(&server, &resource, &mut odd).await {
                     tracing::warn!(%status, resource = resource.name, "what is outside could not be read");
                 }
             }
@@ -77,7 +86,12 @@ impl<P: Place> Mirror<P> {
     }
 
     /// Makes the copy what the place is.
-    async fn compare(&self, server: &ApiServer, resource: &Resource) -> Result<(), Status> {
+    async fn compare(
+        &self,
+        server: &ApiServer,
+        resource: &Resource,
+        odd: &mut BTreeSet<Arc<str>>,
+    ) -> Result<(), Status> {
         let there = self.place.read().await?;
         let page = server.registry.store.range(Range::prefix(resource.prefix.as_str())).await.map_err(read_error)?;
         let mut copied: BTreeMap<Arc<str>, _> = page.entries.iter().map(|entry| (entry.key.clone(), entry)).collect();
@@ -88,12 +102,16 @@ impl<P: Place> Mirror<P> {
             let key: Arc<str> = resource.key(object::namespace(&object), object::name(&object)).into();
             let current = copied.remove(&key);
             let old = current.map(|entry| codec::decode(&entry.value));
-            if old.as_ref().is_some_and(|old| content(old) == content(&object)) {
+            if let Err(why) = complete(server, resource, &mut object, old.as_ref()) {
+                // The last state that was one is shown still.
+                if odd.insert(key) {
+                    tracing::warn!(name = object::name(&object), why, "an object outside is not shown");
+                }
                 continue;
             }
-            if let Err(why) = complete(server, resource, &mut object, old.as_ref()) {
-                tracing::warn!(name = object::name(&object), why, "an object outside is not shown");
-                // The last state that was one is shown still.
+            odd.remove(&key);
+            // Only now: what was left out there is filled in here.
+            if old.as_ref().is_some_and(|old| content(old) == content(&object)) {
                 continue;
             }
             let expected = current.map_or(Expect::Absent, |entry| Expect::Revision(entry.mod_revision));
@@ -112,7 +130,7 @@ impl<P: Place> Mirror<P> {
         server: &ApiServer,
         call: &Call,
         sent: Sent,
-        notes: &Notes,
+        (notes, odd): (&Notes, &mut BTreeSet<Arc<str>>),
     ) -> Result<Response<Body>, Status> {
         let (store, resource) = (&server.registry.store, call.resource()?);
         let mut changes = store.watch(&resource.prefix, store.revision()).map_err(read_error)?;
@@ -120,7 +138,7 @@ impl<P: Place> Mirror<P> {
         while let Some(events) = changes.next().now_or_never() {
             for event in events.map_err(read_error)? {
                 if let Err(status) = self.bring(resource, &event).await {
-                    self.compare(server, resource).await?;
+                    self.compare(server, resource, odd).await?;
                     return Err(status);
                 }
             }
@@ -165,8 +183,12 @@ fn complete(server: &ApiServer, resource: &Resource, object: &mut Value, old: Op
     if let Some(error) = errors.first() {
         return Err(error.to_string());
     }
-    let said = object["metadata"].clone();
+    let (said, status) = (object["metadata"].clone(), object.get("status").cloned());
     server.registry.dress_new(resource, object);
+    // It is no new object, even if it is new here.
+    if let Some(status) = status {
+        object["status"] = status;
+    }
     for stamp in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let known = old.map(|old| &old["metadata"][stamp]).filter(|known| !known.is_null()).unwrap_or(&said[stamp]);
         if !known.is_null() {
@@ -209,13 +231,13 @@ impl<P: Place> Backend for Mirror<P> {
             if !namespace.is_empty() && !rules::dns_label(namespace).is_empty() {
                 return Err(Status::not_found("", "namespaces", namespace));
             }
-            let copying = self.copying.lock().await;
-            self.compare(server, call.resource()?).await?;
+            let mut odd = self.copying.lock().await;
+            self.compare(server, call.resource()?, &mut odd).await?;
             if call.verb.is_read() {
-                drop(copying);
+                drop(odd);
                 return verbs::dispatch(server, call, sent, notes).await;
             }
-            self.write(server, call, sent, notes).await
+            self.write(server, call, sent, (notes, &mut odd)).await
         })
     }
 }

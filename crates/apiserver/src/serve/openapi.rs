@@ -194,7 +194,9 @@ fn v2(server: &ApiServer, headers: &HeaderMap) -> Option<Response<Body>> {
         let registrations = catalogue.registrations();
         for (_, registered) in registrations.all() {
             let told = registrations.told(&registered.group, &registered.version);
-            told.and_then(|told| told.documents.v2.as_deref()).map(|part| aggregate::merge(&mut document, part));
+            if let Some(part) = told.and_then(|told| told.documents.v2.as_deref()) {
+                aggregate::merge(&mut document, part);
+            }
         }
         Some(if protobuf { swagger::encode(&document) } else { document.to_string().into_bytes() })
     })?;

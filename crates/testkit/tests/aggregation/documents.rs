@@ -77,3 +77,21 @@ async fn a_lie_about_itself_harms_no_client() {
     let url = index["paths"]["apis/things.example.com/v1"]["serverRelativeURL"].as_str();
     assert!(url.is_none_or(|url| url.starts_with("/openapi/v3/apis/things.example.com/v1")), "{url:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_not_forgotten_while_the_other_server_may_have_things_in_it() {
+    let world = World::new(Mood::Well).await;
+    world.cluster.start_loop("namespace");
+    world.cluster.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})).await;
+    world.other.is(Mood::Down);
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(world.cluster.request("DELETE", "/api/v1/namespaces/a", "", "").await.code, 200);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let held = world.get("/api/v1/namespaces/a").await;
+    let conditions = held.body["status"]["conditions"].as_array().unwrap().clone();
+    let failure = conditions.iter().find(|one| one["type"] == "NamespaceDeletionDiscoveryFailure").unwrap();
+    assert_eq!((&failure["status"], &failure["reason"]), (&"True".into(), &"DiscoveryFailed".into()), "{failure}");
+    world.other.is(Mood::Well);
+    tokio::time::sleep(Duration::from_secs(1200)).await;
+    assert_eq!(world.get("/api/v1/namespaces/a").await.code, 404);
+}
