@@ -6,6 +6,7 @@
 
 mod cluster;
 mod list;
+mod network;
 mod suite;
 
 use crate::{kubectl, root};
@@ -106,6 +107,7 @@ async fn conformance(options: Options) -> Result<()> {
     ensure!(!specs.is_empty(), "no conformance spec matches");
     let cluster = Cluster::start(options.kubeconfig.as_deref(), options.images.as_deref()).await?;
     suite.kubeconfig = cluster.kubeconfig.clone();
+    suite.network = cluster.network();
     let results = directory.join("results.tsv");
     let progress = Arc::new(Progress::new(&results)?);
     let outcomes = tokio::select! {
