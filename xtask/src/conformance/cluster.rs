@@ -53,7 +53,7 @@ impl Cluster {
         ensure!(build.status().await?.success(), "pintle cannot be built");
         let own = Own::start(&tools).await?;
         let cluster = Cluster { kubeconfig: own.directory.join("kubeconfig"), own: Some(own) };
-        match cluster.prepare(&images).await {
+        match cluster.prepare(&images, &tools).await {
             Ok(()) => Ok(cluster),
             Err(error) => {
                 cluster.stop().await?;
@@ -67,7 +67,7 @@ impl Cluster {
         self.own.as_ref().map(|own| own.network.name().to_owned())
     }
 
-    async fn prepare(&self, images: &[PathBuf]) -> Result<()> {
+    async fn prepare(&self, images: &[PathBuf], tools: &Tools) -> Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         own.ready().await?;
         if images.is_empty() {
@@ -77,6 +77,7 @@ impl Cluster {
         let endpoint = format!("unix://{}", own.socket()?.display());
         let mut command = Command::new(program());
         command.args(["image", "import", "--container-runtime-endpoint", &endpoint]).args(images);
+        command.env("PATH", tools.path()?).envs(tools.variables.clone());
         ensure!(command.status().await?.success(), "the images cannot be imported");
         Ok(())
     }
@@ -104,7 +105,7 @@ impl Own {
             .arg(directory.join("kubeconfig"))
             .env("TMPDIR", &directory)
             .env("PATH", tools.path()?)
-            .envs(tools.variables.iter().map(|(name, value)| (name, value)))
+            .envs(tools.variables.clone())
             .stdin(Stdio::null())
             .stdout(File::create(directory.join("stdout"))?)
             .stderr(File::create(root().join("target/conformance/pintle.log"))?)
