@@ -28,17 +28,21 @@ pub(super) struct Cluster {
 
 /// A `pintle up` of ours, with a directory for all that it keeps while it runs, in a network of its own.
 struct Own {
+    program: PathBuf,
     child: Child,
     directory: PathBuf,
     network: Namespace,
 }
 
 impl Cluster {
-    pub(super) async fn start(kubeconfig: Option<&Path>, images: Option<&Path>) -> Result<Cluster> {
-        if let Some(kubeconfig) = kubeconfig {
-            let kubeconfig = fs::canonicalize(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
-            return Ok(Cluster { kubeconfig, own: None });
-        }
+    /// A cluster that somebody else has started.
+    pub(super) fn there(kubeconfig: &Path) -> Result<Cluster> {
+        let kubeconfig = fs::canonicalize(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
+        Ok(Cluster { kubeconfig, own: None })
+    }
+
+    /// A new one of this program, or of this tree's release.
+    pub(super) async fn start(program: Option<&Path>, images: Option<&Path>) -> Result<Cluster> {
         let images = images.map(archives).transpose()?.unwrap_or_default();
         ensure!(containers::is_root(), "real containers need root; or name a cluster with --kubeconfig");
         ensure!(
@@ -47,11 +51,11 @@ impl Cluster {
         );
         let tools =
             containers::ensure()?.context("this machine cannot run containers; name a cluster with --kubeconfig")?;
-        println!("building a release …");
-        let mut build = Command::new("cargo");
-        build.args(["build", "--release", "--package", "pintle"]).current_dir(root());
-        ensure!(build.status().await?.success(), "pintle cannot be built");
-        let own = Own::start(&tools).await?;
+        let program = match program {
+            Some(program) => fs::canonicalize(program).with_context(|| program.display().to_string())?,
+            None => built().await?,
+        };
+        let own = Own::start(program, &tools).await?;
         let cluster = Cluster { kubeconfig: own.directory.join("kubeconfig"), own: Some(own) };
         match cluster.prepare(&images, &tools).await {
             Ok(()) => Ok(cluster),
@@ -75,7 +79,7 @@ impl Cluster {
         }
         println!("importing {} images …", images.len());
         let endpoint = format!("unix://{}", own.socket()?.display());
-        let mut command = Command::new(program());
+        let mut command = Command::new(&own.program);
         command.args(["image", "import", "--container-runtime-endpoint", &endpoint]).args(images);
         command.env("PATH", tools.path()?).envs(tools.variables.clone());
         ensure!(command.status().await?.success(), "the images cannot be imported");
@@ -92,12 +96,12 @@ impl Cluster {
 }
 
 impl Own {
-    async fn start(tools: &Tools) -> Result<Own> {
+    async fn start(program: PathBuf, tools: &Tools) -> Result<Own> {
         let directory = std::env::temp_dir().join(format!("pintle-conformance-{}", std::process::id()));
         // Nobody else can have made it: then this fails.
         DirBuilder::new().mode(0o700).create(&directory).with_context(|| directory.display().to_string())?;
         let network = Namespace::new().await?;
-        let child = network::command(&program(), Some(network.name()))
+        let child = network::command(&program, Some(network.name()))
             .args(["up", "--ephemeral", "--listen", &format!("{}:6443", network::ADDRESS)])
             // Whether the disk of the machine is nearly full must not decide what the specs see.
             .args(["--eviction-hard", "memory.available<50Mi", "--image-gc-high-threshold", "99"])
@@ -111,7 +115,7 @@ impl Own {
             .stderr(File::create(root().join("target/conformance/pintle.log"))?)
             .spawn()
             .context("pintle cannot be started")?;
-        Ok(Own { child, directory, network })
+        Ok(Own { program, child, directory, network })
     }
 
     async fn ready(&self) -> Result<()> {
@@ -153,8 +157,13 @@ impl Own {
     }
 }
 
-fn program() -> PathBuf {
-    root().join("target/release/pintle")
+/// The release of this tree.
+async fn built() -> Result<PathBuf> {
+    println!("building a release …");
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--package", "pintle"]).current_dir(root());
+    ensure!(build.status().await?.success(), "pintle cannot be built");
+    Ok(root().join("target/release/pintle"))
 }
 
 /// The archives in a directory.
