@@ -6,6 +6,7 @@
 
 mod cluster;
 mod list;
+mod network;
 mod suite;
 
 use crate::{kubectl, root};
@@ -25,6 +26,7 @@ const HELP: &str = "cargo xtask conformance --suite PATH [flags]
 
   --suite PATH       the e2e.test to run
   --images DIR       archives (*.tar, as `docker save` writes them) that are imported first
+  --program PATH     the pintle to start [default: a release of this tree, which is built first]
   --kubeconfig FILE  the cluster to test [default: a new `pintle up` with real containers, as root]
   --focus REGEX      only the conformance specs whose name matches
   --parallel N       how many specs run at a time [6]
@@ -40,6 +42,7 @@ const GROUP: usize = 5;
 struct Options {
     suite: PathBuf,
     images: Option<PathBuf>,
+    program: Option<PathBuf>,
     kubeconfig: Option<PathBuf>,
     focus: Option<String>,
     parallel: usize,
@@ -53,6 +56,7 @@ impl Options {
         let mut options = Options {
             suite: PathBuf::new(),
             images: None,
+            program: None,
             kubeconfig: None,
             focus: None,
             parallel: 6,
@@ -66,6 +70,7 @@ impl Options {
             match flag.as_str() {
                 "--suite" => options.suite = value()?.into(),
                 "--images" => options.images = Some(value()?.into()),
+                "--program" => options.program = Some(value()?.into()),
                 "--kubeconfig" => options.kubeconfig = Some(value()?.into()),
                 "--focus" => options.focus = Some(value()?.clone()),
                 "--parallel" => options.parallel = number(flag, value()?)?,
@@ -104,8 +109,12 @@ async fn conformance(options: Options) -> Result<()> {
     let mut suite = Suite::new(&options.suite, kubectl::ensure()?, &directory)?;
     let specs = suite.specs(options.focus.as_deref()).await.context("listing the suite's specs")?;
     ensure!(!specs.is_empty(), "no conformance spec matches");
-    let cluster = Cluster::start(options.kubeconfig.as_deref(), options.images.as_deref()).await?;
+    let cluster = match &options.kubeconfig {
+        Some(kubeconfig) => Cluster::there(kubeconfig)?,
+        None => Cluster::start(options.program.as_deref(), options.images.as_deref()).await?,
+    };
     suite.kubeconfig = cluster.kubeconfig.clone();
+    suite.network = cluster.network();
     let results = directory.join("results.tsv");
     let progress = Arc::new(Progress::new(&results)?);
     let outcomes = tokio::select! {
@@ -269,10 +278,11 @@ mod tests {
 
     #[test]
     fn every_flag_is_taken() {
-        let line = "--suite e --images i --focus Pods --parallel 2 --serial --timeout 9 --update";
+        let line = "--suite e --images i --program p --focus Pods --parallel 2 --serial --timeout 9 --update";
         let expected = Options {
             suite: "e".into(),
             images: Some("i".into()),
+            program: Some("p".into()),
             kubeconfig: None,
             focus: Some("Pods".into()),
             parallel: 2,

@@ -29,6 +29,14 @@ pub(crate) struct Tools {
     pub(crate) variables: Vec<(&'static str, OsString)>,
 }
 
+impl Tools {
+    /// The search path with these programs in it; the machine's own come first.
+    pub(crate) fn path(&self) -> Result<OsString> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Ok(std::env::join_paths(std::env::split_paths(&path).chain(self.programs.iter().cloned()))?)
+    }
+}
+
 /// Makes ready what is missing, as root on Debian. Nothing elsewhere: the tests that need it are skipped.
 pub(crate) fn ensure() -> Result<Option<Tools>> {
     let missing: Vec<&str> =

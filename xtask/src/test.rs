@@ -9,10 +9,9 @@ use crate::containers::{self, Tools};
 use crate::{etcd, go, kubectl, root, tidy};
 use anyhow::{Context, Result, ensure};
 use skips::Summary;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use tokio::time::Instant;
 
@@ -31,22 +30,15 @@ pub(crate) fn run() -> Result<()> {
     // Where nobody watches, and where all that tests need could be made ready, a skipped test is a failure.
     let is_ci = std::env::var("CI").is_ok_and(|ci| !["", "0", "false"].contains(&ci.as_str()));
     let must_run = is_ci || (containers::is_root() && containers.is_some() && go.is_some());
-    let Tools { mut programs, variables } = containers.unwrap_or_default();
-    programs.extend(go.as_deref().and_then(Path::parent).map(Path::to_owned));
-    command.envs(variables).env("PATH", path_with(programs)?);
+    let mut tools: Tools = containers.unwrap_or_default();
+    tools.programs.extend(go.as_deref().and_then(Path::parent).map(Path::to_owned));
+    command.env("PATH", tools.path()?).envs(tools.variables);
     if is_ci {
         // Built once and never again: what would speed up the next build only takes up the disk.
         command.env("CARGO_INCREMENTAL", "0");
     }
     let skipped = root().join("target/skipped-tests.tsv");
     step("tests", || tests(command, &skipped, must_run))
-}
-
-/// The machine's own programs come first.
-fn path_with(more: Vec<PathBuf>) -> Result<OsString> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = more.into_iter().filter(|directory| directory != Path::new(""));
-    Ok(std::env::join_paths(std::env::split_paths(&path).chain(more))?)
 }
 
 /// Runs the tests and shows their output as it comes.
@@ -95,6 +87,7 @@ fn cargo(arguments: &[&str]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     /// A `cargo test` whose only test is skipped for this reason.
     fn skipping(missing: &str) -> Command {

@@ -3,7 +3,7 @@
 //! `PINTLE_BENCH_PEER=https://127.0.0.1:PORT` names a kube-apiserver on this machine, `PINTLE_BENCH_PEER_TOKEN` or
 //! `PINTLE_BENCH_PEER_CERT` (a PEM file with certificate and key) how to get in, and `PINTLE_BENCH_PEER_PIDS` its
 //! processes, for their memory and processor time. `bench watch` runs the rows of watches alone, several times, and `bench
-//! flow` what one flow notices of another; `PINTLE_BENCH_PROGRAM` names another build to run them on.
+//! flow` what one flow notices of another; `PINTLE_BENCH_PROGRAM` names another build to run all of these on.
 
 mod client;
 mod flow;
@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use client::Target;
 use load::Outcome;
 use process::{Server, memory};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -58,8 +58,7 @@ pub(crate) fn run(what: Option<&str>) -> Result<()> {
     if let Some(what) = what {
         return runtime.block_on(bench_in_process(what));
     }
-    cargo(&["build", "--release", "--package", "pintle"])?;
-    runtime.block_on(bench())
+    runtime.block_on(bench(&program()?))
 }
 
 #[cfg(feature = "in-process")]
@@ -82,10 +81,9 @@ fn cargo(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-async fn bench() -> Result<()> {
-    let program = crate::root().join("target/release/pintle");
-    let server = Server::start(&program, 1, 16501).await.context("starting pintle")?;
-    let restarts = starts(&program).await?;
+async fn bench(program: &Path) -> Result<()> {
+    let server = Server::start(program, 1, 16501).await.context("starting pintle")?;
+    let restarts = starts(program).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let idle = memory(&server.pids());
     let ours = loads(&server.target, &server.pids(), false).await?;
@@ -101,7 +99,7 @@ async fn bench() -> Result<()> {
     };
     report(&ours, &by_token, peer.as_deref());
 
-    let server = Server::start(&program, 100, 16502).await?;
+    let server = Server::start(program, 100, 16502).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (bound, running) = load::deployment(&server.target, 1000).await?;
     println!();
@@ -146,7 +144,7 @@ fn program() -> Result<PathBuf> {
 }
 
 /// The median of several starts.
-async fn starts(program: &std::path::Path) -> Result<Duration> {
+async fn starts(program: &Path) -> Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..5 {
         times.push(Server::start(program, 1, 16503).await?.ready_after);

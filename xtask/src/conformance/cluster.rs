@@ -1,5 +1,7 @@
 //! The cluster that is tested: one that is there, or a new `pintle up` with real containers that leaves nothing behind.
 
+use super::network::{self, Namespace};
+use crate::containers::{self, Tools};
 use crate::root;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, DirBuilder, File};
@@ -24,32 +26,38 @@ pub(super) struct Cluster {
     own: Option<Own>,
 }
 
-/// A `pintle up` of ours, with a directory for all that it keeps while it runs.
+/// A `pintle up` of ours, with a directory for all that it keeps while it runs, in a network of its own.
 struct Own {
+    program: PathBuf,
     child: Child,
     directory: PathBuf,
+    network: Namespace,
 }
 
 impl Cluster {
-    pub(super) async fn start(kubeconfig: Option<&Path>, images: Option<&Path>) -> Result<Cluster> {
-        if let Some(kubeconfig) = kubeconfig {
-            let kubeconfig = fs::canonicalize(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
-            return Ok(Cluster { kubeconfig, own: None });
-        }
+    /// A cluster that somebody else has started.
+    pub(super) fn there(kubeconfig: &Path) -> Result<Cluster> {
+        let kubeconfig = fs::canonicalize(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
+        Ok(Cluster { kubeconfig, own: None })
+    }
+
+    /// A new one of this program, or of this tree's release.
+    pub(super) async fn start(program: Option<&Path>, images: Option<&Path>) -> Result<Cluster> {
         let images = images.map(archives).transpose()?.unwrap_or_default();
-        let is_root = Command::new("id").arg("-u").output().await.is_ok_and(|output| output.stdout == b"0\n");
-        ensure!(is_root, "real containers need root; or name a cluster with --kubeconfig");
+        ensure!(containers::is_root(), "real containers need root; or name a cluster with --kubeconfig");
         ensure!(
             !Path::new(MACHINES_OWN).exists(),
             "this machine runs a containerd of its own, which is left alone; name a cluster with --kubeconfig"
         );
-        println!("building a release …");
-        let mut build = Command::new("cargo");
-        build.args(["build", "--release", "--package", "pintle"]).current_dir(root());
-        ensure!(build.status().await?.success(), "pintle cannot be built");
-        let own = Own::start().await?;
+        let tools =
+            containers::ensure()?.context("this machine cannot run containers; name a cluster with --kubeconfig")?;
+        let program = match program {
+            Some(program) => fs::canonicalize(program).with_context(|| program.display().to_string())?,
+            None => built().await?,
+        };
+        let own = Own::start(program, &tools).await?;
         let cluster = Cluster { kubeconfig: own.directory.join("kubeconfig"), own: Some(own) };
-        match cluster.prepare(&images).await {
+        match cluster.prepare(&images, &tools).await {
             Ok(()) => Ok(cluster),
             Err(error) => {
                 cluster.stop().await?;
@@ -58,7 +66,12 @@ impl Cluster {
         }
     }
 
-    async fn prepare(&self, images: &[PathBuf]) -> Result<()> {
+    /// The network namespace to run the suite in.
+    pub(super) fn network(&self) -> Option<String> {
+        self.own.as_ref().map(|own| own.network.name().to_owned())
+    }
+
+    async fn prepare(&self, images: &[PathBuf], tools: &Tools) -> Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         own.ready().await?;
         if images.is_empty() {
@@ -66,8 +79,9 @@ impl Cluster {
         }
         println!("importing {} images …", images.len());
         let endpoint = format!("unix://{}", own.socket()?.display());
-        let mut command = Command::new(program());
+        let mut command = Command::new(&own.program);
         command.args(["image", "import", "--container-runtime-endpoint", &endpoint]).args(images);
+        command.env("PATH", tools.path()?).envs(tools.variables.clone());
         ensure!(command.status().await?.success(), "the images cannot be imported");
         Ok(())
     }
@@ -82,23 +96,26 @@ impl Cluster {
 }
 
 impl Own {
-    async fn start() -> Result<Own> {
+    async fn start(program: PathBuf, tools: &Tools) -> Result<Own> {
         let directory = std::env::temp_dir().join(format!("pintle-conformance-{}", std::process::id()));
         // Nobody else can have made it: then this fails.
         DirBuilder::new().mode(0o700).create(&directory).with_context(|| directory.display().to_string())?;
-        let child = Command::new(program())
-            .args(["up", "--ephemeral", "--listen", "127.0.0.1:0"])
+        let network = Namespace::new().await?;
+        let child = network::command(&program, Some(network.name()))
+            .args(["up", "--ephemeral", "--listen", &format!("{}:6443", network::ADDRESS)])
             // Whether the disk of the machine is nearly full must not decide what the specs see.
             .args(["--eviction-hard", "memory.available<50Mi", "--image-gc-high-threshold", "99"])
             .arg("--write-kubeconfig")
             .arg(directory.join("kubeconfig"))
             .env("TMPDIR", &directory)
+            .env("PATH", tools.path()?)
+            .envs(tools.variables.clone())
             .stdin(Stdio::null())
             .stdout(File::create(directory.join("stdout"))?)
             .stderr(File::create(root().join("target/conformance/pintle.log"))?)
             .spawn()
             .context("pintle cannot be started")?;
-        Ok(Own { child, directory })
+        Ok(Own { program, child, directory, network })
     }
 
     async fn ready(&self) -> Result<()> {
@@ -140,8 +157,13 @@ impl Own {
     }
 }
 
-fn program() -> PathBuf {
-    root().join("target/release/pintle")
+/// The release of this tree.
+async fn built() -> Result<PathBuf> {
+    println!("building a release …");
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--package", "pintle"]).current_dir(root());
+    ensure!(build.status().await?.success(), "pintle cannot be built");
+    Ok(root().join("target/release/pintle"))
 }
 
 /// The archives in a directory.

@@ -1,5 +1,6 @@
 //! Runs of `e2e.test`: which specs it has, and what its report says of those that it was given.
 
+use super::network;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -19,6 +20,8 @@ pub(super) struct Suite {
     /// Reports and logs of all runs.
     directory: PathBuf,
     pub(super) kubeconfig: PathBuf,
+    /// The network namespace of the cluster, if it has one of its own.
+    pub(super) network: Option<String>,
     runs: AtomicUsize,
 }
 
@@ -63,7 +66,8 @@ impl Suite {
         let _ = fs::remove_dir_all(directory);
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let directory = directory.to_owned();
-        Ok(Suite { program, kubectl, directory, kubeconfig: PathBuf::new(), runs: AtomicUsize::new(0) })
+        let (kubeconfig, network, runs) = (PathBuf::new(), None, AtomicUsize::new(0));
+        Ok(Suite { program, kubectl, directory, kubeconfig, network, runs })
     }
 
     /// The conformance specs whose name matches.
@@ -96,7 +100,7 @@ impl Suite {
 
     async fn call(&self, names: &[String], timeout: Duration, report: &Path, log: &Path) -> Result<()> {
         let limit = timeout * u32::try_from(names.len())?;
-        let mut command = Command::new(&self.program);
+        let mut command = network::command(&self.program, self.network.as_deref());
         command
             .args(["--provider=skeleton", "--ginkgo.no-color", "--ginkgo.v", "--ginkgo.label-filter=Conformance"])
             .args(["--disable-log-dump", "--dump-logs-on-failure=false"])
