@@ -1,11 +1,15 @@
 //! Every resource that is served, as data: built-in ones from the facts table, custom ones from their definitions, and those
 //! that a backend answers.
 
+mod document;
 mod groups;
 
+use document::Documents;
 pub use groups::Group;
 
 use crate::aggregate::{Registrations, Told};
+pub use document::Document;
+
 use crate::backend::{Answered, Backend, Listed, Offered};
 use crate::custom::names::{Conflict, Names, Taken};
 use crate::custom::{Converter, Definition, Identity, Source};
@@ -19,7 +23,7 @@ use pintle_meta::names::join_api_version;
 use pintle_schema::Schema;
 use pintle_store::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, OnceLock, PoisonError};
 
 /// One resource of one version.
 pub struct Resource {
@@ -416,23 +420,6 @@ impl Followed for Catalogue {
                 }
             }
         }
-    }
-}
-
-/// A text that is served as it is, and the tag by which a client knows that it has not changed.
-#[derive(Debug)]
-pub struct Document {
-    pub text: Bytes,
-    pub tag: String,
-}
-
-type Documents = Mutex<BTreeMap<String, Arc<Document>>>;
-
-impl Document {
-    fn of(text: Bytes) -> Self {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &text);
-        let tag = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02X}")).collect();
-        Document { text, tag }
     }
 }
 

@@ -1,4 +1,9 @@
 //! Notes: a kind whose objects are files in a directory, `NAMESPACE/NAME.json`. People may edit them there too.
+//!
+//! # Layout
+//!
+//! - [`definition`]: the kind, as a CustomResourceDefinition would describe it
+//! - [`Directory`]: the place outside of the cluster where its objects are
 
 use futures::future::BoxFuture;
 use pintle_apiserver::backend::Place;

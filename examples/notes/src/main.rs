@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::Parser;
 use notes::{Directory, definition};
-use pintle_apiserver::backend::Mirror;
+use pintle_apiserver::backend::{Backend, Mirror};
 use pintle_apiserver::beside::{Beside, Cluster, Service};
 use pintle_apiserver::listener;
 use pintle_meta::{Clock, Random};
@@ -38,8 +38,8 @@ async fn main() -> anyhow::Result<()> {
     };
     let tcp = TcpListener::bind(flags.listen).await.with_context(|| format!("cannot listen at {}", flags.listen))?;
     let clock = (Clock::system(), Random::system());
-    let Beside { server, tls, registrations } =
-        Beside::start(&cluster, &[notes.clone()], &flags.service, clock).await?;
+    let backends: [Arc<dyn Backend>; 1] = [notes.clone()];
+    let Beside { server, tls, registrations } = Beside::start(&cluster, &backends, &flags.service, clock).await?;
     tokio::spawn(listener::serve(server.clone(), tcp, tls));
     tokio::spawn({
         let server = server.clone();

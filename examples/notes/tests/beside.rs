@@ -8,7 +8,7 @@ use kube::api::{
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use notes::{Directory, GROUP, definition};
-use pintle_apiserver::backend::Mirror;
+use pintle_apiserver::backend::{Backend, Mirror};
 use pintle_apiserver::beside::{Beside, Cluster};
 use pintle_apiserver::nodes::Duplex;
 use pintle_apiserver::nodes::network::Network;
@@ -95,8 +95,9 @@ impl World {
         let notes_address = tcp.local_addr().unwrap();
         main.registry.outbound.set_network(Arc::new(Loopback(notes_address)));
         let service = "notes/notes".parse().unwrap();
+        let backends: [Arc<dyn Backend>; 1] = [mirror.clone()];
         let Beside { server: notes, tls, registrations } =
-            Beside::start(&cluster, &[mirror.clone()], &service, (clock, Random::seeded(2)))
+            Beside::start(&cluster, &backends, &service, (clock, Random::seeded(2)))
                 .await
                 .unwrap_or_else(|error| panic!("{error}"));
         tokio::spawn(listener::serve(notes.clone(), tcp, tls));

@@ -11,8 +11,8 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 async fn discovered(world: &World) -> Value {
     let user = User::internal("admin");
     let list = world.get_as(user, &[("accept", AGGREGATED)], "/apis").await.body;
-    let groups = list["items"].as_array().unwrap().iter();
-    groups.filter(|group| group["metadata"]["name"] == GROUP).cloned().next().unwrap_or_default()
+    let mut groups = list["items"].as_array().unwrap().iter();
+    groups.find(|group| group["metadata"]["name"] == GROUP).cloned().unwrap_or_default()
 }
 
 fn thing() -> Value {

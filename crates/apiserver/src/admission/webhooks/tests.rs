@@ -261,7 +261,7 @@ async fn configurations_of_webhooks_can_always_be_changed() {
     let cluster = Cluster::start().await;
     let every = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]);
     let hook = with(with(cluster.hook("deny"), "rules", every), "namespaceSelector", json!({}));
-    cluster.register("validating", "v", &[hook.clone()]).await;
+    cluster.register("validating", "v", std::slice::from_ref(&hook)).await;
     cluster.register("mutating", "m", &[hook]).await;
     assert_eq!(cluster.create("x").await.code, 400);
     cluster.forget("mutating", "m").await;
@@ -275,7 +275,7 @@ async fn a_webhook_that_guards_its_own_service_is_warned_of() {
     let every = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]);
     let client = json!({"service": {"namespace": "a", "name": "hook"}});
     let hook = with(with(cluster.hook("x"), "rules", every), "clientConfig", client);
-    let answer = cluster.register("validating", "v", &[hook.clone()]).await;
+    let answer = cluster.register("validating", "v", std::slice::from_ref(&hook)).await;
     assert!(answer.warnings.iter().any(|warning| warning.contains("its own service")), "{:?}", answer.warnings);
     let elsewhere = with(hook, "namespaceSelector", json!({"matchLabels": {"kubernetes.io/metadata.name": "b"}}));
     assert!(cluster.register("validating", "w", &[elsewhere]).await.warnings.is_empty());
