@@ -48,7 +48,7 @@
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
 //! - [`manager`]: a process full of loops, from its first list to its last reconcile
-//! - [`serve`]: health and metrics for those who watch the process; [`webhook`]: admission, with certificates of its own
+//! - [`serve`]: health and metrics for those who watch the process; [`webhook`]: admission, conversion, tokens and access, with certificates of its own
 
 pub mod context;
 mod moment;

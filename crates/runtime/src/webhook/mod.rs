@@ -1,4 +1,5 @@
-//! A webhook server that makes, shares and renews its own certificates, and tells the API server whom to trust.
+//! A webhook server that makes, shares and renews its own certificates, and tells the API server whom to trust. It answers for
+//! admission, for conversions between versions of a kind, for tokens and for access.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -28,7 +29,9 @@
 //!   somebody applies them without it. `certificates` tells why no connection fails meanwhile.
 //! - A request that cannot be read is a 400, a handler that panics a 500; the server goes on.
 
+mod access;
 mod certificates;
+mod conversion;
 mod inject;
 mod listener;
 mod resolver;
@@ -37,6 +40,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
+pub use access::{Access, Token};
 pub use review::{Kind, Mutation, Operation, Request, User, Verdict};
 
 use std::collections::BTreeMap;
@@ -45,9 +49,12 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::authentication::v1::TokenReviewSpec;
+use k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec;
 use kube::api::Api;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -144,6 +151,38 @@ impl WebhookServer {
         F: Future<Output = Mutation<K>> + Send + 'static,
     {
         self.handlers.insert(path.to_owned(), review::mutating(handle));
+        self
+    }
+
+    /// Answers at a path what an object is in another version of its kind: `convert` gets the object as it is and the
+    /// `apiVersion` that is wanted. Of the metadata it may change labels and annotations.
+    #[must_use]
+    pub fn converting(
+        mut self,
+        path: &str,
+        convert: impl Fn(Value, &str) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.handlers.insert(path.to_owned(), conversion::converting(convert));
+        self
+    }
+
+    /// Answers at a path whose token it is that somebody shows the API server (`--authentication-token-webhook-config-file`).
+    #[must_use]
+    pub fn tokens<F>(mut self, path: &str, judge: impl Fn(TokenReviewSpec) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Token> + Send + 'static,
+    {
+        self.handlers.insert(path.to_owned(), access::tokens(judge));
+        self
+    }
+
+    /// Answers at a path whether a user may do something (`--authorization-config`).
+    #[must_use]
+    pub fn access<F>(mut self, path: &str, judge: impl Fn(SubjectAccessReviewSpec) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Access> + Send + 'static,
+    {
+        self.handlers.insert(path.to_owned(), access::access(judge));
         self
     }
 

@@ -189,7 +189,7 @@ fn read<K: DeserializeOwned>(body: &[u8]) -> Result<Request<K>, Refusal> {
 }
 
 /// A panic in a handler is an answer to that request, and nothing more.
-async fn guarded<T>(handling: impl Future<Output = T>) -> Result<T, Refusal> {
+pub(super) async fn guarded<T>(handling: impl Future<Output = T>) -> Result<T, Refusal> {
     AssertUnwindSafe(handling).catch_unwind().await.map_err(|_| {
         tracing::error!("a webhook's handler panicked; this is a bug in it");
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the webhook has a bug that this request met; see its log".into())
