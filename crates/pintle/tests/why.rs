@@ -72,3 +72,20 @@ async fn who_asks_for_nothing_is_told_what_to_do() {
     let (code, _, said) = place.start(&["why", "pod/x", "--kubeconfig", "/nowhere"]).finish().await;
     assert!(code == Some(2) && said.contains("name a kubeconfig with --kubeconfig"), "{said}");
 }
+
+#[tokio::test]
+async fn kubectl_tells_the_story_when_the_program_is_its_plugin() {
+    let place = Place::new();
+    let _program = place.up(&["--ephemeral"]).await;
+    let kubectl = place.kubectl();
+    kubectl.ok("create configmap story").await;
+    let plugin = place.path("kubectl-pintle");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pintle"), &plugin).unwrap();
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let own = plugin.parent().expect("it is in a directory").to_owned();
+    let path = std::env::join_paths(std::iter::once(own).chain(std::env::split_paths(&directories))).unwrap();
+    let line = "pintle why configmap/story";
+    let answer = kubectl.finish(line, kubectl.command(line).env("PATH", path).output()).await;
+    assert_eq!(answer.code, Some(0), "{answer}");
+    assert!(answer.stdout.contains("created ConfigMap default/story"), "{answer}");
+}
