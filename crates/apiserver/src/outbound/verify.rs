@@ -22,7 +22,8 @@ pub(super) struct Anyone(pub(super) Arc<CryptoProvider>);
 /// Accepts certificates of known authorities.
 #[derive(Debug)]
 pub(super) struct Known {
-    provider: Arc<CryptoProvider>,
+    /// Whether the owner of a certificate signed, whoever that is.
+    handshake: Anyone,
     roots: Vec<CertificateDer<'static>>,
     /// None if no root can be used.
     usual: Option<Arc<WebPkiServerVerifier>>,
@@ -33,7 +34,7 @@ impl Known {
         let mut store = RootCertStore::empty();
         store.add_parsable_certificates(roots.iter().cloned());
         let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone()).build().ok();
-        Known { provider, roots, usual }
+        Known { handshake: Anyone(provider), roots, usual }
     }
 
     fn knows_issuer(&self, shown: &CertificateDer<'_>) -> bool {
@@ -184,7 +185,7 @@ impl ServerCertVerifier for Known {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+        self.handshake.verify_tls12_signature(message, cert, signed)
     }
 
     fn verify_tls13_signature(
@@ -193,11 +194,11 @@ impl ServerCertVerifier for Known {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+        self.handshake.verify_tls13_signature(message, cert, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.handshake.supported_verify_schemes()
     }
 }
 

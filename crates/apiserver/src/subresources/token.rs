@@ -43,6 +43,12 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
     for field in ["name", "namespace", "uid", "creationTimestamp"] {
         object::set(&mut review, &["metadata", field], account["metadata"][field].clone());
     }
+    let spec = object::map_at(&mut review, "spec");
+    spec.entry("boundObjectRef").or_insert(Value::Null);
+    if spec.get("audiences").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        spec.insert("audiences".to_owned(), server.authenticator.tokens.audiences().into());
+    }
+    object::set(&mut review, &["status"], json!({"token": "", "expirationTimestamp": null}));
     registry.admission.pass(registry, call, notes, Operation::Create, &mut review).await?;
     let seconds = object::integer(&review, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_SECONDS);
     let why = match seconds {
@@ -54,11 +60,8 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
         let path = field::Path::new("spec").child("expirationSeconds");
         return Err(Status::invalid(GROUP, "TokenRequest", "", &[field::Error::invalid(&path, seconds, why)]));
     }
-    let mut audiences: Vec<String> =
+    let audiences: Vec<String> =
         object::list(&review, &["spec", "audiences"]).iter().filter_map(|a| a.as_str().map(str::to_owned)).collect();
-    if audiences.is_empty() {
-        audiences.extend_from_slice(server.authenticator.tokens.audiences());
-    }
     let mut bound = Bound {
         namespace: namespace.clone(),
         serviceaccount: Reference::to(&account),
@@ -77,7 +80,6 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
     let now = server.registry.clock.now();
     let expires = now.checked_add(SignedDuration::from_secs(seconds)).map(clock::rfc3339).unwrap_or_default();
     object::set(&mut review, &["metadata", "creationTimestamp"], clock::rfc3339(now));
-    object::map_at(&mut review, "spec").entry("boundObjectRef").or_insert(Value::Null);
     object::set(&mut review, &["spec", "audiences"], audiences);
     object::set(&mut review, &["spec", "expirationSeconds"], seconds);
     object::set(&mut review, &["status"], json!({"token": token, "expirationTimestamp": expires}));
