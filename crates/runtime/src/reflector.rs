@@ -8,6 +8,7 @@
 
 mod event;
 mod lean;
+mod mend;
 mod page;
 
 use std::collections::VecDeque;

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
+use super::mend::mended;
+
 /// The room for a line that is kept from one to the next, at most.
 const LARGE: usize = 16 << 10;
 
@@ -102,7 +104,10 @@ struct Parts<'a> {
 }
 
 fn decode<T: DeserializeOwned>(text: &str) -> Result<T, kube::Error> {
-    serde_json::from_str(text).map_err(kube::Error::SerdeError)
+    serde_json::from_str(text).or_else(|error| {
+        let mended = mended(text).and_then(|text| serde_json::from_str(&text).ok());
+        mended.ok_or(kube::Error::SerdeError(error))
+    })
 }
 
 fn broken(what: &str) -> kube::Error {
@@ -122,7 +127,7 @@ struct BookmarkMeta {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::core::v1::{ConfigMap, Service};
 
     use super::*;
 
@@ -143,6 +148,14 @@ mod tests {
             assert_eq!(map.metadata.name.as_deref(), Some("a"));
             assert_eq!(map.data.unwrap()["type"], "\",\"object\":");
         }
+    }
+
+    #[test]
+    fn a_condition_without_a_time_does_not_end_the_watch_of_its_kind() {
+        let object = r#"{"metadata":{"name":"a"},"status":{"conditions":[{"type":"A","status":"True","reason":"R","message":"",
+            "lastTransitionTime":null}]}}"#;
+        let event = Event::<Service>::read(&format!(r#"{{"type":"MODIFIED","object":{object}}}"#));
+        assert!(matches!(event, Ok(Event::Applied(service)) if service.metadata.name.as_deref() == Some("a")));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A page of a list: what its head says, at once, and its objects, which another processor may decode meanwhile.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use tokio::task::JoinHandle;
+
+use super::mend::mended;
 
 /// The bytes of a page. They go from page to page: making room for some megabytes anew costs as much as filling it.
 pub(super) type Text = Vec<u8>;
@@ -87,11 +90,28 @@ pub(super) async fn read(client: &Client, request: http::Request<Vec<u8>>, text:
 pub(super) fn objects<W: DeserializeOwned, K>(
     text: &[u8],
     read: fn(W) -> K,
-    tell: impl FnMut(Vec<Arc<K>>) -> bool,
+    mut tell: impl FnMut(Vec<Arc<K>>) -> bool,
 ) -> Result<(), kube::Error> {
-    let mut reader = serde_json::Deserializer::from_str(utf8(text)?);
-    reader.deserialize_map(List(Items { tell, read })).map_err(kube::Error::SerdeError)?;
-    reader.end().map_err(kube::Error::SerdeError)
+    let text = utf8(text)?;
+    let is_wanted = Cell::new(true);
+    let mut told = |few| {
+        is_wanted.set(tell(few));
+        is_wanted.get()
+    };
+    let Err(error) = listed(text, read, &mut told) else { return Ok(()) };
+    // What was told already is told again.
+    let mended = if is_wanted.get() { mended(text) } else { None };
+    mended.and_then(|text| listed(&text, read, &mut told).ok()).ok_or(kube::Error::SerdeError(error))
+}
+
+fn listed<W: DeserializeOwned, K>(
+    text: &str,
+    read: fn(W) -> K,
+    tell: &mut dyn FnMut(Vec<Arc<K>>) -> bool,
+) -> Result<(), serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.deserialize_map(List(Items { tell, read }))?;
+    reader.end()
 }
 
 /// As the client reads answers: reading bytes would compile every kind's decoder a second time.
@@ -131,12 +151,12 @@ impl<'de, T: DeserializeSeed<'de, Value = ()>> Visitor<'de> for List<T> {
     }
 }
 
-struct Items<W, K, F> {
-    tell: F,
+struct Items<'a, W, K> {
+    tell: &'a mut dyn FnMut(Vec<Arc<K>>) -> bool,
     read: fn(W) -> K,
 }
 
-impl<'de, W: DeserializeOwned, K, F: FnMut(Vec<Arc<K>>) -> bool> DeserializeSeed<'de> for Items<W, K, F> {
+impl<'de, W: DeserializeOwned, K> DeserializeSeed<'de> for Items<'_, W, K> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -144,7 +164,7 @@ impl<'de, W: DeserializeOwned, K, F: FnMut(Vec<Arc<K>>) -> bool> DeserializeSeed
     }
 }
 
-impl<'de, W: DeserializeOwned, K, F: FnMut(Vec<Arc<K>>) -> bool> Visitor<'de> for Items<W, K, F> {
+impl<'de, W: DeserializeOwned, K> Visitor<'de> for Items<'_, W, K> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
@@ -156,7 +176,7 @@ impl<'de, W: DeserializeOwned, K, F: FnMut(Vec<Arc<K>>) -> bool> Visitor<'de> fo
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut objects: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut objects: A) -> Result<(), A::Error> {
         loop {
             let mut few = Vec::with_capacity(FEW);
             while few.len() < FEW
@@ -198,6 +218,8 @@ impl<'de> Visitor<'de> for Head<'_> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Service;
+
     use super::*;
 
     #[test]
@@ -227,6 +249,23 @@ mod tests {
             },
         );
         (told, read.is_ok())
+    }
+
+    #[test]
+    fn an_object_with_a_condition_without_a_time_is_listed_with_all_others() {
+        let text = r#"{"items":[{"metadata":{"name":"a"}},
+            {"metadata":{"name":"b"},"status":{"conditions":[{"type":"A","status":"True","lastTransitionTime":null}]}}]}"#;
+        let mut names = std::collections::BTreeSet::new();
+        let read = objects::<Service, _>(
+            text.as_bytes(),
+            |service| service,
+            |few| {
+                names.extend(few.iter().filter_map(|service| service.metadata.name.clone()));
+                true
+            },
+        );
+        assert!(read.is_ok());
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]
