@@ -1,4 +1,9 @@
 //! Notes: a kind whose objects are files in a directory, `NAMESPACE/NAME.json`. People may edit them there too.
+//!
+//! # Layout
+//!
+//! - [`definition`]: the kind; [`Directory`]: where its objects are
+//! - `main.rs`: the server around both
 
 use futures::future::BoxFuture;
 use pintle_apiserver::backend::Place;
