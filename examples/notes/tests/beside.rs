@@ -208,8 +208,7 @@ async fn notes_are_files_and_are_read_and_written_through_the_cluster() {
 
     let patch = Patch::Merge(json!({"spec": {"text": "two bottles"}, "metadata": {"labels": {"shop": "dairy"}}}));
     notes.patch("milk", &PatchParams::default(), &patch).await.unwrap();
-    let mut applied = note("milk", "buy much milk");
-    applied.managed_fields_mut().clear();
+    let applied = note("milk", "buy much milk");
     notes.patch("milk", &PatchParams::apply("me").force(), &Patch::Apply(&applied)).await.unwrap();
     assert_eq!(
         saved(&world.file("milk"))["spec"],
