@@ -43,11 +43,7 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
     for field in ["name", "namespace", "uid", "creationTimestamp"] {
         object::set(&mut review, &["metadata", field], account["metadata"][field].clone());
     }
-    let spec = object::map_at(&mut review, "spec");
-    spec.entry("boundObjectRef").or_insert(Value::Null);
-    if spec.get("audiences").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        spec.insert("audiences".to_owned(), server.authenticator.tokens.audiences().into());
-    }
+    object::map_at(&mut review, "spec").entry("boundObjectRef").or_insert(Value::Null);
     object::set(&mut review, &["status"], json!({"token": "", "expirationTimestamp": null}));
     registry.admission.pass(registry, call, notes, Operation::Create, &mut review).await?;
     let seconds = object::integer(&review, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_SECONDS);
@@ -60,8 +56,12 @@ pub async fn request(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes
         let path = field::Path::new("spec").child("expirationSeconds");
         return Err(Status::invalid(GROUP, "TokenRequest", "", &[field::Error::invalid(&path, seconds, why)]));
     }
-    let audiences: Vec<String> =
+    let mut audiences: Vec<String> =
         object::list(&review, &["spec", "audiences"]).iter().filter_map(|a| a.as_str().map(str::to_owned)).collect();
+    if audiences.is_empty() {
+        // Only now: what a node asks for by itself is judged without it.
+        audiences.extend_from_slice(server.authenticator.tokens.audiences());
+    }
     let mut bound = Bound {
         namespace: namespace.clone(),
         serviceaccount: Reference::to(&account),

@@ -66,7 +66,7 @@ async fn filtered(answer: &'static str) -> Result<Filtered, String> {
 
 #[tokio::test]
 async fn an_extender_is_sent_the_pod_and_the_names_of_the_nodes() {
-    let (url, mut told) = server("HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n{\"NodeNames\":[\"b\"]}").await;
+    let (url, mut told) = server("HTTP/1.1 200 OK\r\ncontent-length: 19\r\n\r\n{\"NodeNames\":[\"b\"]}").await;
     let extender = Extender::connect(&setup(&url)).await.unwrap();
     // The answer says that it is shorter than it is: what is cut off is no JSON.
     assert!(extender.filter(&pod("p", json!({})).pod, &nodes()).await.is_err());
@@ -86,7 +86,7 @@ async fn each_way_to_fail_has_its_words() {
     let allowed = allowed.unwrap();
     assert_eq!((allowed.nodes, allowed.failed["a"].as_str()), (vec!["b".to_owned()], "not me"));
     for (answer, why) in [
-        ("HTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\n{\"Error\":\"unwell.\"}", "unwell."),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 19\r\n\r\n{\"Error\":\"unwell.\"}", "unwell."),
         (
             "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n",
             "failed filter with extender at URL http://x/all/filter, code 500",
