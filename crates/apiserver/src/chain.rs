@@ -83,7 +83,8 @@ impl ApiServer {
             }
         }
         if let Some(registered) = catalogue.registrations().at(&call.url) {
-            return aggregate::pass(self, registered, &call, request).await;
+            // Rare and large: not a part of every request's state.
+            return Box::pin(aggregate::pass(self, registered, &call, request)).await;
         }
         if !call.is_of_objects() {
             // Plain paths answer in their own notation, whatever is asked for.

@@ -45,7 +45,7 @@ impl Entry {
             .expect("all readers of a store derive the same type")
     }
 
-    /// The same version of the key with other bytes, as a reader is to be shown it. What was derived from the stored bytes stays.
+    /// The same version of the key with other bytes, as a reader is to be shown it.
     #[must_use]
     pub fn shown_as(&self, value: Bytes) -> Entry {
         Entry {
@@ -56,7 +56,7 @@ impl Entry {
             version: self.version,
             expires_at: self.expires_at,
             hole: None,
-            derived: self.derived.clone(),
+            derived: OnceLock::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::activity::Activity;
 use crate::network::Kernels;
+use crate::outside::Nowhere;
 use crate::processes::Processes;
 use crate::{Builder, Faults};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -115,6 +116,7 @@ impl Cluster {
             seats: pintle_apiserver::MAX_SEATS,
         };
         let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
+        server.registry.outbound.set_network(Arc::new(Nowhere));
         tokio::spawn({
             let server = server.clone();
             async move { server.run().await }

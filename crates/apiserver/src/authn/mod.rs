@@ -296,12 +296,12 @@ impl Authenticator {
             return known;
         }
         for issuer in &self.issuers {
-            if let Some(known) = step(issuer.judge(token, audiences, own).await) {
+            if let Some(known) = step(Box::pin(issuer.judge(token, audiences, own)).await) {
                 return known;
             }
         }
         if let Some(webhook) = &self.webhook
-            && let Some(known) = step(webhook.judge(token, audiences).await)
+            && let Some(known) = step(Box::pin(webhook.judge(token, audiences)).await)
         {
             return known;
         }

@@ -189,7 +189,7 @@ impl Member {
                 Ok(binding) => Verdict::Allow(format!("RBAC: allowed by {binding}")),
                 Err(missing) => Verdict::NoOpinion(missing_roles(&missing)),
             },
-            Member::Webhook(webhook) => return webhook.judge(call).await,
+            Member::Webhook(webhook) => return Box::pin(webhook.judge(call)).await,
         };
         verdict.into()
     }

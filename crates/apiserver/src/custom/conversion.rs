@@ -190,13 +190,15 @@ impl Registry {
         api_version: &str,
         objects: Vec<Value>,
     ) -> Result<Vec<Value>, Status> {
+        // What asks a webhook is boxed: it is rare, and no part of every request's state.
         let Some(converter) = resource.converter() else { return Ok(objects) };
         let is_other = |object: &Value| object::text(object, &["apiVersion"]) != api_version;
         let others: Vec<Value> = objects.iter().filter(|object| is_other(object)).cloned().collect();
         if others.is_empty() {
             return Ok(objects);
         }
-        let mut converted = converter.convert(self, api_version, others).await.map_err(failure)?.into_iter();
+        let converted = Box::pin(converter.convert(self, api_version, others)).await;
+        let mut converted = converted.map_err(failure)?.into_iter();
         let in_order = objects.into_iter().map(|object| match is_other(&object) {
             true => converted.next().unwrap_or(object),
             false => object,
@@ -226,7 +228,7 @@ impl Registry {
         }
         let objects: Vec<Value> = asked.iter().map(|at| codec::decode(&entries[*at].value)).collect();
         let wanted = resource.api_version();
-        let converted = converter.convert(self, &wanted, objects).await.map_err(failure)?;
+        let converted = Box::pin(converter.convert(self, &wanted, objects)).await.map_err(failure)?;
         for (at, object) in asked.into_iter().zip(converted) {
             let bytes = shown(&object);
             converter.kept().put(&entries[at], bytes.clone());

@@ -283,7 +283,10 @@ pub async fn select(server: &ApiServer, call: &Call, options: &ListOptions) -> R
         let revision = page.revision;
         range.at = Some(revision);
         range.total = Some(page.remaining);
-        let mut matching = page.entries.into_iter().filter(|e| selected(resource, e, &options.labels, &options.fields));
+        // Where a webhook converts, selectors look at what it makes of the objects.
+        let entries =
+            if everything { page.entries } else { server.registry.entries_in(resource, page.entries).await? };
+        let mut matching = entries.into_iter().filter(|e| selected(resource, e, &options.labels, &options.fields));
         if options.limit == 0 {
             found.extend(matching);
             return Ok(Listed { entries: found, revision, next: None, remaining: None });

@@ -35,6 +35,9 @@ const AS_UPSTREAM: &[(u16, &str)] = &[
     (500, "failed to create typed patch object"),
     (500, "strconv.ParseUint"),
     (504, "Too large resource version"),
+    // A webhook that a case before has registered: nobody is there.
+    (500, "failed calling webhook"),
+    (500, "conversion webhook for"),
 ];
 
 /// One request to be.
