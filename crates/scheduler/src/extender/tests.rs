@@ -66,7 +66,7 @@ async fn filtered(answer: &'static str) -> Result<Filtered, String> {
 
 #[tokio::test]
 async fn an_extender_is_sent_the_pod_and_the_names_of_the_nodes() {
-    let (url, mut told) = server("HTTP/1.1 200 OK\r\ncontent-length: 19\r\n\r\n{\"NodeNames\":[\"b\"]}").await;
+    let (url, mut told) = server("HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n{\"NodeNames\":[\"b\"]}").await;
     let extender = Extender::connect(&setup(&url)).await.unwrap();
     // The answer says that it is shorter than it is: what is cut off is no JSON.
     assert!(extender.filter(&pod("p", json!({})).pod, &nodes()).await.is_err());
