@@ -31,7 +31,7 @@ pub struct Reference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Trusted {
     Anyone,
-    /// Of these authorities, or of those of the machine if there are none.
+    /// Certificates of these authorities are accepted; of those that the machine trusts if the list is empty.
     Authorities(Vec<u8>),
 }
 

@@ -63,7 +63,7 @@ impl Anonymous {
 pub struct Accounts {
     /// The first is in the tokens that are made here; tokens of all of them count.
     pub issuers: Vec<String>,
-    /// For whom a token must be. The issuers, if there are none.
+    /// The audiences that a token must name; the issuers if the list is empty.
     pub audiences: Vec<String>,
     /// Where the keys are published, if not below the first issuer.
     pub jwks_uri: Option<String>,

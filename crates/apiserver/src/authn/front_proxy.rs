@@ -2,7 +2,7 @@
 //!
 //! - Only a proxy that showed a certificate of the right authority, with one of the allowed names, is believed; see
 //!   [`FrontProxy::shown`]. From anybody else the headers count as absent.
-//! - The headers never go further than here, whoever sent them ([`FrontProxy::clear`], [`clear_usual`]).
+//! - The headers are removed after authentication, from every request ([`FrontProxy::clear`], [`clear_usual`]).
 //!
 //! A custom API server makes one from what the cluster publishes in the ConfigMap `extension-apiserver-authentication`
 //! ([`Options::of_published`]).
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub struct Options {
     /// The authorities of proxies' certificates, in PEM.
     pub ca_pem: String,
-    /// Common names of proxies; any, if there are none.
+    /// Allowed common names of proxies; every name if the list is empty.
     pub allowed_names: Vec<String>,
     /// The first of these headers that has a value names the user.
     pub username_headers: Vec<String>,

@@ -46,7 +46,7 @@ pub(super) enum Problem {
     Account(String, String),
 }
 
-/// For whom a token of this issuer speaks.
+/// The user that a token of this issuer authenticates.
 pub(super) async fn user(store: &dyn Store, keyring: &Keyring, token: &str) -> Result<User, Problem> {
     let claims: Claims = keyring.claims(token).ok_or(Problem::Signature)?;
     let name = format!("system:serviceaccount:{}:{}", claims.namespace, claims.account);

@@ -97,7 +97,7 @@ pub enum Verdict {
 /// What is said of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judged {
-    /// For whom it speaks, and to which of those who are asked for.
+    /// The user that it authenticates, and for which of the requested audiences.
     User(Arc<User>, Vec<String>),
     NotMine,
     /// Why it is not good.
@@ -273,7 +273,7 @@ impl Authenticator {
         }
     }
 
-    /// For whom a token speaks to one of these, and to which of them: asked of everybody who knows tokens, in this order.
+    /// The user that a token authenticates for one of these audiences, and for which of them. Every token authenticator is asked, in order.
     pub async fn judge(&self, token: &str, audiences: &[String]) -> Judged {
         let mut problems = Vec::new();
         let mut step = |judged: Judged| match judged {
@@ -286,7 +286,7 @@ impl Authenticator {
         };
         let own = self.tokens.audiences();
         if let Some(user) = self.static_tokens.as_ref().and_then(|tokens| tokens.user(token)) {
-            // These say nothing of whom they are for: they are for this server alone.
+            // Static tokens name no audience: they are valid for this server alone.
             let meant: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();
             if !meant.is_empty() {
                 return Judged::User(user.known(), meant);

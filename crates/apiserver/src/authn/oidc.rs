@@ -75,7 +75,7 @@ impl Verifier {
         Ok(Verifier { issuer, clock: clock.clone(), keys, memo: Memo::new(clock.clone(), MAX_REMEMBERED) })
     }
 
-    /// For whom a token of this issuer speaks. `own` are the audiences of this server, which it says nothing about.
+    /// The user that a token of this issuer authenticates. `own` are the audiences of this server, which such a token does not name.
     pub(super) async fn judge(self: &Arc<Self>, token: &str, asked: &[String], own: &[String]) -> Judged {
         if claims::unverified(token).as_ref().and_then(|claims| claims.get("iss")?.as_str()) != Some(&self.issuer.url) {
             return Judged::NotMine;

@@ -145,7 +145,7 @@ impl Tokens {
         })
     }
 
-    /// For whom a token speaks to one of these, and to which of them.
+    /// The user that a token authenticates for one of these audiences, and for which of them.
     pub(super) async fn judge(&self, token: &str, audiences: &[String]) -> Judged {
         if let Some((id, secret)) = bootstrap::halves(token) {
             let user = bootstrap::user(self.store.as_ref(), self.clock.now(), id, secret).await;

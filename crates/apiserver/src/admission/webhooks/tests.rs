@@ -77,7 +77,7 @@ async fn a_webhook_that_does_not_say_yes_stops_the_write() {
             assert!(answer.message().starts_with(&message), "{path}: {}", answer.message());
         }
         cluster.forget("validating", "v").await;
-        // Whoever may be ignored when it fails does not stop the write; whoever refuses does.
+        // With `failurePolicy: Ignore` a failed call does not stop the write; a refusal does.
         cluster.register("validating", "v", &[with(cluster.hook(path), "failurePolicy", "Ignore".into())]).await;
         let expected = if path.starts_with("deny") { code } else { 201 };
         assert_eq!(cluster.create(&format!("{path}-ignored")).await.code, expected, "{path}");

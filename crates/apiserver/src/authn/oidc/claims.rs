@@ -85,7 +85,7 @@ pub(super) fn strings(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// What a token says of itself, whoever made it.
+/// The claims of a token, before its signature is checked.
 pub(in crate::authn) fn unverified(token: &str) -> Option<Map<String, Value>> {
     let mut parts = token.split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);

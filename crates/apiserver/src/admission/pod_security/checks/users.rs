@@ -1,4 +1,4 @@
-//! As whom containers run, and whether they can become more than that.
+//! Which user containers run as, and whether they can gain privileges.
 
 use super::{Subject, Violation, context, setters, these, violation};
 use serde_json::Value;
