@@ -18,10 +18,10 @@
 //! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
 //! - `tokencleaner`: what lets machines join goes when it has expired
 //! - `roleaggregation`: which rules an aggregating ClusterRole shows
-//! - `claims`, `csr`, `pods`: what several loops do: adopt, release, and ask about requests and Pods
+//! - `csr`, `pods`: what several loops ask about requests and Pods
 //!
-//! A loop's folder has the same files as its siblings': `mod.rs` says what it watches, `plan.rs` decides without I/O,
-//! `apply.rs` does what was decided, `tests.rs` says what a user would lose.
+//! A loop's folder has the same files as its siblings': `mod.rs` says what it watches and reads, `plan.rs` decides without I/O,
+//! `tests.rs` says what a user would lose. The framework's executor does what was decided.
 
 pub mod roster;
 
@@ -56,7 +56,6 @@ mod tokencleaner;
 
 mod roleaggregation;
 
-mod claims;
 mod csr;
 mod pods;
 

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::Api;
@@ -38,8 +38,30 @@ pub struct Attempt {
     written: Mutex<Written>,
 }
 
-/// The highest revision that was written, by cluster and the path of the collection: clusters count apart.
-pub(crate) type Written = BTreeMap<(ClusterId, String), u64>;
+/// A collection by its path. Revisions of two clusters have nothing to do with each other.
+pub(crate) type Collection = (ClusterId, String);
+
+/// What an attempt wrote, as far as the server answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written {
+    /// The highest revision in each collection.
+    pub(crate) versions: BTreeMap<Collection, u64>,
+    pub(crate) gone: Vec<Gone>,
+}
+
+/// An object that was deleted: gone, or on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone {
+    pub(crate) collection: Collection,
+    pub(crate) key: Key,
+    pub(crate) uid: String,
+}
+
+impl Written {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.versions.is_empty() && self.gone.is_empty()
+    }
+}
 
 impl Attempt {
     pub fn new(controller: Arc<str>, key: Key, number: u32, causes: Causes, context: Arc<Context>) -> Arc<Self> {
@@ -93,11 +115,18 @@ impl Attempt {
     }
 
     /// Notes what the server answered to a write, so that the next attempt can wait until the caches show it.
-    pub(crate) fn wrote(&self, cluster: ClusterId, path: &str, answer: &[u8]) {
-        let Some(version) = version_in(answer) else { return };
+    pub(crate) fn wrote(&self, cluster: ClusterId, method: &Method, path: &str, answer: &[u8]) {
+        let Some(answer) = Answer::read(answer) else { return };
+        let (collection, key) = place_of(path);
+        let collection = (cluster, collection);
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let highest = written.entry((cluster, collection_of(path))).or_default();
-        *highest = version.max(*highest);
+        if method == Method::DELETE {
+            let gone = key.zip(answer.uid()).map(|(key, uid)| Gone { collection, key, uid });
+            written.gone.extend(gone);
+        } else if let Some(version) = answer.version() {
+            let highest = written.versions.entry(collection).or_default();
+            *highest = version.max(*highest);
+        }
     }
 
     /// What was written until now.
@@ -106,30 +135,48 @@ impl Attempt {
     }
 }
 
-/// The version of the object in an answer; a Status has none.
-fn version_in(answer: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Object {
-        metadata: Meta,
-    }
-    #[derive(Deserialize)]
-    struct Meta {
-        #[serde(rename = "resourceVersion")]
-        version: String,
-    }
-    let object: Object = serde_json::from_slice(answer).ok()?;
-    object.metadata.version.parse().ok()
+/// What an answer tells of its object: the object itself, or a Status about one that is gone.
+#[derive(Deserialize)]
+struct Answer {
+    metadata: Identity,
+    #[serde(default)]
+    details: Option<Identity>,
 }
 
-/// `/apis/apps/v1/namespaces/shop/replicasets/web/status` is in `/apis/apps/v1/replicasets`.
-fn collection_of(path: &str) -> String {
+#[derive(Deserialize)]
+struct Identity {
+    #[serde(default)]
+    uid: Option<String>,
+    #[serde(default, rename = "resourceVersion")]
+    version: Option<String>,
+}
+
+impl Answer {
+    fn read(answer: &[u8]) -> Option<Answer> {
+        serde_json::from_slice(answer).ok()
+    }
+
+    fn version(&self) -> Option<u64> {
+        self.metadata.version.as_deref()?.parse().ok()
+    }
+
+    fn uid(self) -> Option<String> {
+        self.metadata.uid.or_else(|| self.details?.uid)
+    }
+}
+
+/// `/apis/apps/v1/namespaces/shop/replicasets/web/status` is of `shop/web` in `/apis/apps/v1/replicasets`.
+fn place_of(path: &str) -> (String, Option<Key>) {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let root = if parts.first() == Some(&"api") { 2 } else { 3 };
     let namespaced = parts.get(root) == Some(&"namespaces") && parts.len() > root + 2;
     // `/api/v1/namespaces/x/finalize` is about the Namespace itself.
     let namespaced = namespaced && !["status", "finalize"].contains(&parts[root + 2]);
-    let resource = parts.get(if namespaced { root + 2 } else { root }).copied().unwrap_or_default();
-    format!("/{}/{resource}", parts[..root.min(parts.len())].join("/"))
+    let resource = if namespaced { root + 2 } else { root };
+    let namespace = if namespaced { parts[root + 1] } else { "" };
+    let key = parts.get(resource + 1).map(|name| Key::new(namespace, name));
+    let resource = parts.get(resource).copied().unwrap_or_default();
+    (format!("/{}/{resource}", parts[..root.min(parts.len())].join("/")), key)
 }
 
 #[cfg(test)]
@@ -138,24 +185,30 @@ mod tests {
 
     #[test]
     fn a_write_is_looked_for_in_the_cache_of_its_kind() {
-        for (path, collection) in [
-            ("/api/v1/namespaces/shop/pods", "/api/v1/pods"),
-            ("/api/v1/namespaces/shop/pods/web/status", "/api/v1/pods"),
-            ("/api/v1/namespaces/shop", "/api/v1/namespaces"),
-            ("/api/v1/namespaces/shop/finalize", "/api/v1/namespaces"),
-            ("/api/v1/nodes/n1", "/api/v1/nodes"),
-            ("/apis/apps/v1/namespaces/shop/replicasets/web", "/apis/apps/v1/replicasets"),
-            ("/apis/storage.k8s.io/v1/csinodes/n1", "/apis/storage.k8s.io/v1/csinodes"),
-            ("/version", "/version/"),
+        for (path, collection, key) in [
+            ("/api/v1/namespaces/shop/pods", "/api/v1/pods", None),
+            ("/api/v1/namespaces/shop/pods/web/status", "/api/v1/pods", Some(("shop", "web"))),
+            ("/api/v1/namespaces/shop", "/api/v1/namespaces", Some(("", "shop"))),
+            ("/api/v1/namespaces/shop/finalize", "/api/v1/namespaces", Some(("", "shop"))),
+            ("/api/v1/nodes/n1", "/api/v1/nodes", Some(("", "n1"))),
+            ("/apis/apps/v1/namespaces/shop/replicasets/web", "/apis/apps/v1/replicasets", Some(("shop", "web"))),
+            ("/apis/storage.k8s.io/v1/csinodes/n1", "/apis/storage.k8s.io/v1/csinodes", Some(("", "n1"))),
+            ("/version", "/version/", None),
         ] {
-            assert_eq!(collection_of(path), collection, "{path}");
+            let key = key.map(|(namespace, name)| Key::new(namespace, name));
+            assert_eq!(place_of(path), (collection.to_owned(), key), "{path}");
         }
     }
 
     #[test]
-    fn an_answer_tells_its_version_only_if_it_is_an_object() {
-        assert_eq!(version_in(br#"{"kind":"Pod","metadata":{"name":"x","resourceVersion":"17"}}"#), Some(17));
-        assert_eq!(version_in(br#"{"kind":"Status","metadata":{},"status":"Success"}"#), None);
-        assert_eq!(version_in(b"nonsense"), None);
+    fn an_answer_tells_which_object_was_written_or_is_gone() {
+        let read = |text: &str| Answer::read(text.as_bytes());
+        let pod = r#"{"kind":"Pod","metadata":{"name":"x","uid":"u","resourceVersion":"17"}}"#;
+        assert_eq!(read(pod).and_then(|answer| answer.version()), Some(17));
+        assert_eq!(read(pod).and_then(Answer::uid).as_deref(), Some("u"));
+        let gone = r#"{"kind":"Status","metadata":{},"status":"Success","details":{"name":"x","uid":"u"}}"#;
+        assert_eq!(read(gone).and_then(|answer| answer.version()), None);
+        assert_eq!(read(gone).and_then(Answer::uid).as_deref(), Some("u"));
+        assert!(read("nonsense").is_none());
     }
 }

@@ -149,14 +149,14 @@ async fn write(
     if let Some(cause) = attempt.header() {
         request.headers_mut().insert(header::NAME, cause);
     }
-    let path = request.uri().path().to_owned();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = client.send(request).await?;
     if !response.status().is_success() {
         return Ok(response);
     }
     let (head, body) = response.into_parts();
     let bytes = body.collect().await?.to_bytes();
-    attempt.wrote(cluster, &path, &bytes);
+    attempt.wrote(cluster, &method, &path, &bytes);
     Ok(Response::from_parts(head, Body::from(bytes)))
 }
 

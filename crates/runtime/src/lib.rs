@@ -43,7 +43,8 @@
 //! - [`controller`]: workers that reconcile keys; [`board`]: what they have to do
 //! - [`cause`], [`attempt`]: why a reconcile runs, and what it is given
 //! - [`error`]: what can go wrong in a reconcile
-//! - [`expectations`], [`batch`], [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
+//! - [`plan`]: what a reconcile decided, as data, and the executor that carries it out; [`claim`]: adopting and releasing
+//! - [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`storage`]: claims and the volumes that fit them
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
@@ -69,12 +70,12 @@ pub mod cause;
 pub mod controller;
 pub mod error;
 
-pub mod batch;
+pub mod claim;
 pub mod conditions;
 pub mod discovery;
-pub mod expectations;
 pub mod finalizer;
 pub mod owner;
+pub mod plan;
 pub mod status;
 pub mod write;
 
@@ -101,13 +102,13 @@ pub use context::Context;
 pub use controller::{Action, Controller, Reconciler, Waker, when};
 pub use error::{ApiError, Error};
 pub use events::Recorder;
-pub use expectations::Expectations;
 pub use finalizer::{Finalizer, Guard, Held};
 pub use informer::{Change, Informer, Informers, Registration, Retention};
 pub use key::Key;
 pub use leader::{LeaderConfig, Leadership, lead};
 pub use manager::Manager;
 pub use pintle_meta::{Clock, Random};
+pub use plan::{Executor, Plan, Write};
 pub use queue::{Class, Queue};
 pub use reflector::Selection;
 pub use shutdown::{Shutdown, Trigger};

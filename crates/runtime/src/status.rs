@@ -96,7 +96,7 @@ where
 }
 
 /// What must be merged into `old` to make it `new`: fields that are gone are told by a null.
-fn merge_patch(old: &Value, new: Value) -> Value {
+pub(crate) fn merge_patch(old: &Value, new: Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new.clone()) else { return new };
     let mut patch: Map<String, Value> = Map::new();
     for name in old.keys().filter(|name| !new.contains_key(*name)) {

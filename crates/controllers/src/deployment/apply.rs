@@ -5,12 +5,12 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
+use pintle_runtime::claim::claim;
 use pintle_runtime::{
     Action, ApiError, Attempt, Clock, Context, Error, Informer, Key, Reconciler, Recorder, error, owner,
 };
 
 use super::plan::{self, Facts, Write, plan};
-use crate::claims::claim;
 use crate::pods;
 
 pub(super) struct Rollouts {

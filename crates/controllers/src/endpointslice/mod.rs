@@ -3,18 +3,25 @@
 //! Watches Services; Pods, by the selectors that match them before or after a change; and what it writes, which it puts
 //! right when someone else changes it. Reads Nodes for their zones.
 
-mod apply;
 mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Node, ObjectReference, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use pintle_runtime::{Change, Context, Controller, Expectations, Informer, Key, Selection};
+use kube::ResourceExt;
+use pintle_runtime::{
+    Action, Attempt, Change, Context, Controller, Error, Executor, Informer, Key, Plan, Reconciler, Write,
+};
 
-use apply::Slices;
+use plan::Backends;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Name of the index that finds a Service's slices.
+const BY_SERVICE: &str = "service";
 
 /// Runs until the context's shutdown fires. Keys are Services.
 pub(crate) async fn run(context: Context) {
@@ -22,10 +29,9 @@ pub(crate) async fn run(context: Context) {
     let pods = context.informers.of::<Pod>();
     let nodes = context.informers.of::<Node>();
     let endpoints = context.informers.of::<Endpoints>();
-    let ours = Selection::labels(format!("{}={}", plan::MANAGED_BY, plan::MANAGER));
-    let slices = context.informers.select::<EndpointSlice>(ours);
-    slices.add_index(BY_SERVICE, |slice| service_of(slice).map(|key| key.to_string()).into_iter().collect());
-    let expectations = Arc::new(Expectations::new(context.clock.clone()));
+    let slices = context.informers.of::<EndpointSlice>();
+    slices.add_index(BY_SERVICE, |slice| plan::service_of(slice).map(|key| key.to_string()).into_iter().collect());
+    let executor = Executor::new(&context, "endpoint-slice-controller");
 
     Controller::new("endpointslice", &context)
         .workers(5)
@@ -34,31 +40,17 @@ pub(crate) async fn run(context: Context) {
             let services = services.clone();
             move |change| services_of(change, &services)
         })
-        .watch(&slices, {
-            let expectations = expectations.clone();
-            move |change| {
-                let key = service_of(change.object());
-                if let (Some(key), Change::Added(_)) = (&key, change) {
-                    expectations.creation_observed(key);
-                }
-                key.into_iter().collect()
-            }
+        .watch(&slices, |change| {
+            let states = change.old().into_iter().chain([change.object()]);
+            states.filter_map(|slice| plan::service_of(slice)).take(1).collect()
         })
         .watch(&endpoints, |change| match change.is_deleted() || plan::is_written_here(change.object()) {
             true => vec![change.key()],
             false => Vec::new(),
         })
         .reads(&nodes)
-        .run(Slices::new(&context, services, pods, nodes, slices, endpoints, expectations))
+        .run(Slices { executor, services, pods, nodes, slices, endpoints })
         .await;
-}
-
-/// Name of the index that finds a Service's slices.
-const BY_SERVICE: &str = "service";
-
-fn service_of(slice: &EndpointSlice) -> Option<Key> {
-    let service = slice.metadata.labels.as_ref()?.get(plan::SERVICE_NAME)?;
-    Some(Key::new(slice.metadata.namespace.clone().unwrap_or_default(), service.clone()))
 }
 
 /// The Services that select the Pod now or did before.
@@ -73,4 +65,43 @@ fn services_of(change: &Change<Pod>, services: &Informer<Service>) -> Vec<Key> {
     };
     let in_namespace = services.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
     in_namespace.iter().filter(|service| selects(service)).map(|service| Key::of(service.as_ref())).collect()
+}
+
+struct Slices {
+    executor: Executor,
+    services: Informer<Service>,
+    pods: Informer<Pod>,
+    nodes: Informer<Node>,
+    slices: Informer<EndpointSlice>,
+    endpoints: Informer<Endpoints>,
+}
+
+impl Reconciler for Slices {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
+        let endpoints = self.endpoints.get(key);
+        let Some(service) = self.services.get(key) else {
+            // The slices go with their owner; the Endpoints object has none.
+            let left = Plan::of(endpoints.iter().map(|endpoints| Write::delete(endpoints.as_ref())).collect());
+            return Ok(self.executor.execute_about(&ObjectReference::default(), left).await?);
+        };
+        if !plan::is_ours(&service) || service.metadata.deletion_timestamp.is_some() {
+            return Ok(Action::done());
+        }
+        let slices = self.slices.by_index(BY_SERVICE, &key.to_string());
+        let plan = plan::plan(&service, &self.backends_of(&service, key), &slices, endpoints.as_deref());
+        Ok(self.executor.execute(service.as_ref(), plan).await?)
+    }
+}
+
+impl Slices {
+    fn backends_of(&self, service: &Service, key: &Key) -> Backends {
+        let mut pods = self.pods.in_namespace(key.namespace());
+        pods.retain(|pod| plan::selects(service, pod));
+        let mut zone_of_node = BTreeMap::new();
+        for node in pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()) {
+            let zone = self.nodes.get(&Key::cluster(&node)).and_then(|node| node.labels().get(ZONE).cloned());
+            zone_of_node.extend(zone.map(|zone| (node, zone)));
+        }
+        Backends { pods, zone_of_node }
+    }
 }

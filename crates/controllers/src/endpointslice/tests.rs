@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
-use super::plan::{self, Backends, LegacyWrite, Write};
+use pintle_runtime::Write;
+use pintle_runtime::plan::What;
+
+use super::plan::{self, Backends};
 
 fn service(change: Value) -> Service {
     let mut spec = json!({"selector": {"app": "web"}, "clusterIP": "10.0.0.1", "ipFamilies": ["IPv4"],
@@ -38,24 +41,52 @@ fn backends(pods: Vec<Arc<Pod>>) -> Backends {
     Backends { pods, zone_of_node: BTreeMap::from([("n1".to_owned(), "z1".to_owned())]) }
 }
 
+/// The writes of slices, and that of the Endpoints object.
+fn planned(service: &Service, backends: &Backends, slices: &[Arc<EndpointSlice>]) -> Vec<Write> {
+    let mut plan = plan::plan(service, backends, slices, None);
+    plan.writes.retain(|write| write.collection.ends_with("/endpointslices"));
+    plan.writes
+}
+
+fn legacy(service: &Service, backends: &Backends, present: Option<&Endpoints>) -> Option<Endpoints> {
+    let mut plan = plan::plan(service, backends, &[], present);
+    plan.writes.retain(|write| write.collection.ends_with("/endpoints"));
+    plan.writes.pop().map(|write| serde_json::from_value(write.body()).unwrap())
+}
+
+fn slice_in(write: &Write) -> EndpointSlice {
+    serde_json::from_value(write.body()).unwrap()
+}
+
+fn created(writes: &[Write]) -> EndpointSlice {
+    let [write @ Write { what: What::Create { .. }, .. }] = writes else { panic!("{writes:?}") };
+    slice_in(write)
+}
+
 /// What the slices are after the writes; creations are named by their order.
 fn after(existing: &[Arc<EndpointSlice>], writes: &[Write]) -> Vec<Arc<EndpointSlice>> {
     let mut slices: Vec<EndpointSlice> = existing.iter().map(|slice| slice.as_ref().clone()).collect();
     for write in writes {
-        match write {
-            Write::Create(slice) => {
-                let mut slice = slice.as_ref().clone();
+        match &write.what {
+            What::Create { .. } => {
+                let mut slice = slice_in(write);
                 slice.metadata.name = Some(format!("web-{}", slices.len()));
                 slices.push(slice);
             }
-            Write::Update(updated) => {
+            What::Replace { .. } => {
+                let updated = slice_in(write);
                 let index = slices.iter().position(|slice| slice.metadata.name == updated.metadata.name).unwrap();
-                slices[index] = updated.as_ref().clone();
+                slices[index] = updated;
             }
-            Write::Delete(name) => slices.retain(|slice| slice.metadata.name.as_ref() != Some(name)),
+            What::Delete { .. } => slices.retain(|slice| slice.metadata.name.as_ref() != Some(&write.name)),
+            other => panic!("{other:?}"),
         }
     }
     slices.into_iter().map(Arc::new).collect()
+}
+
+fn described(writes: &[Write]) -> Vec<String> {
+    writes.iter().map(ToString::to_string).collect()
 }
 
 fn sizes(slices: &[Arc<EndpointSlice>]) -> Vec<usize> {
@@ -64,8 +95,8 @@ fn sizes(slices: &[Arc<EndpointSlice>]) -> Vec<usize> {
 
 #[test]
 fn a_ready_pod_is_reached_at_its_port_by_name() {
-    let writes = plan::slices(&service(json!({})), &backends(vec![pod(1, 8080, true)]), &[]);
-    let [Write::Create(slice)] = writes.as_slice() else { panic!("{writes:?}") };
+    let writes = planned(&service(json!({})), &backends(vec![pod(1, 8080, true)]), &[]);
+    let slice = created(&writes);
     let labels = slice.metadata.labels.as_ref().unwrap();
     assert_eq!(labels["kubernetes.io/service-name"], "web");
     assert_eq!(labels["endpointslice.kubernetes.io/managed-by"], "endpointslice-controller.k8s.io");
@@ -84,8 +115,8 @@ fn a_pod_that_is_not_ready_or_on_its_way_out_gets_no_new_connections() {
     let mut leaving = pod(1, 80, true).as_ref().clone();
     leaving.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH.into());
     let conditions = |service: &Service, pod: Arc<Pod>| {
-        let writes = plan::slices(service, &backends(vec![pod]), &[]);
-        let Write::Create(slice) = &writes[0] else { panic!("{writes:?}") };
+        let writes = planned(service, &backends(vec![pod]), &[]);
+        let slice = created(&writes);
         let conditions = slice.endpoints.as_ref().unwrap()[0].conditions.clone().unwrap();
         [conditions.ready, conditions.serving, conditions.terminating].map(Option::unwrap)
     };
@@ -100,10 +131,10 @@ fn a_pod_that_is_not_ready_or_on_its_way_out_gets_no_new_connections() {
 #[test]
 fn a_service_without_pods_has_one_empty_slice_and_keeps_it() {
     let none = backends(Vec::new());
-    let slices = after(&[], &plan::slices(&service(json!({})), &none, &[]));
+    let slices = after(&[], &planned(&service(json!({})), &none, &[]));
     assert_eq!(sizes(&slices), [0]);
-    assert!(plan::slices(&service(json!({})), &none, &slices).is_empty());
-    let writes = plan::slices(&service(json!({})), &backends(vec![pod(1, 80, true)]), &slices);
+    assert!(planned(&service(json!({})), &none, &slices).is_empty());
+    let writes = planned(&service(json!({})), &backends(vec![pod(1, 80, true)]), &slices);
     assert_eq!(sizes(&after(&slices, &writes)), [1]);
 }
 
@@ -111,24 +142,24 @@ fn a_service_without_pods_has_one_empty_slice_and_keeps_it() {
 fn many_pods_fill_slices_of_a_hundred_and_one_change_touches_one_slice() {
     let mut all: Vec<Arc<Pod>> = (0..250).map(|number| pod(number, 80, true)).collect();
     let plain = service(json!({}));
-    let slices = after(&[], &plan::slices(&plain, &backends(all.clone()), &[]));
+    let slices = after(&[], &planned(&plain, &backends(all.clone()), &[]));
     assert_eq!(sizes(&slices), [100, 100, 50]);
-    assert!(plan::slices(&plain, &backends(all.clone()), &slices).is_empty(), "nothing has changed");
+    assert!(planned(&plain, &backends(all.clone()), &slices).is_empty(), "nothing has changed");
     all[7] = pod(7, 80, false);
-    let writes = plan::slices(&plain, &backends(all.clone()), &slices);
-    assert!(matches!(writes.as_slice(), [Write::Update(_)]), "{}", writes.len());
+    let writes = planned(&plain, &backends(all.clone()), &slices);
+    assert_eq!(described(&writes), ["replace endpointslices/web-0"]);
     all.push(pod(250, 80, true));
-    let writes = plan::slices(&plain, &backends(all.clone()), &after(&slices, &writes));
-    assert!(matches!(writes.as_slice(), [Write::Update(_)]), "the last slice has room");
-    let writes = plan::slices(&plain, &backends(all[..100].to_vec()), &slices);
+    let writes = planned(&plain, &backends(all.clone()), &after(&slices, &writes));
+    assert_eq!(described(&writes), ["replace endpointslices/web-2"], "the last slice has room");
+    let writes = planned(&plain, &backends(all[..100].to_vec()), &slices);
     assert_eq!(sizes(&after(&slices, &writes)).iter().sum::<usize>(), 100);
-    assert_eq!(writes.iter().filter(|write| matches!(write, Write::Delete(_))).count(), 2);
+    assert_eq!(writes.iter().filter(|write| matches!(write.what, What::Delete { .. })).count(), 2);
 }
 
 #[test]
 fn pods_that_serve_on_different_ports_are_told_apart() {
     let pods = vec![pod(1, 8080, true), pod(2, 9090, true)];
-    let slices = after(&[], &plan::slices(&service(json!({})), &backends(pods), &[]));
+    let slices = after(&[], &planned(&service(json!({})), &backends(pods), &[]));
     let ports: Vec<i32> = slices.iter().map(|slice| slice.ports.as_ref().unwrap()[0].port.unwrap()).collect();
     assert_eq!(ports, [8080, 9090]);
 }
@@ -139,8 +170,8 @@ fn a_headless_service_tells_its_pods_names() {
     let spec = named.spec.as_mut().unwrap();
     (spec.hostname, spec.subdomain) = (Some("db-0".into()), Some("web".into()));
     let headless = service(json!({"clusterIP": "None", "ports": []}));
-    let writes = plan::slices(&headless, &backends(vec![Arc::new(named)]), &[]);
-    let Write::Create(slice) = &writes[0] else { panic!("{writes:?}") };
+    let writes = planned(&headless, &backends(vec![Arc::new(named)]), &[]);
+    let slice = created(&writes);
     assert!(slice.metadata.labels.as_ref().unwrap().contains_key("service.kubernetes.io/headless"));
     assert_eq!(slice.endpoints.as_ref().unwrap()[0].hostname.as_deref(), Some("db-0"));
 }
@@ -148,14 +179,14 @@ fn a_headless_service_tells_its_pods_names() {
 #[test]
 fn endpoints_tell_the_same_to_older_readers() {
     let pods = backends(vec![pod(2, 80, true), pod(1, 80, true), pod(3, 80, false)]);
-    let LegacyWrite::Create(endpoints) = plan::legacy(&service(json!({})), &pods, None) else { panic!("no object") };
+    let endpoints = legacy(&service(json!({})), &pods, None).unwrap();
     let subsets = endpoints.subsets.as_ref().unwrap();
     let addresses: Vec<&str> = subsets[0].addresses.iter().flatten().map(|address| address.ip.as_str()).collect();
     assert_eq!((subsets.len(), addresses), (1, vec!["10.1.0.1", "10.1.0.2"]));
     assert_eq!(subsets[0].not_ready_addresses.as_ref().unwrap().len(), 1);
-    assert_eq!(plan::legacy(&service(json!({})), &pods, Some(&endpoints)), LegacyWrite::Nothing);
+    assert_eq!(legacy(&service(json!({})), &pods, Some(&endpoints)), None);
     let many = backends((0..1100).map(|number| pod(number, 80, true)).collect());
-    let LegacyWrite::Update(cut) = plan::legacy(&service(json!({})), &many, Some(&endpoints)) else { panic!() };
+    let cut = legacy(&service(json!({})), &many, Some(&endpoints)).unwrap();
     assert_eq!(cut.subsets.as_ref().unwrap()[0].addresses.as_ref().unwrap().len(), 1000);
     let annotated = |endpoints: &Endpoints| endpoints.metadata.annotations.clone().unwrap_or_default().len();
     assert_eq!((annotated(&endpoints), annotated(&cut)), (0, 1));

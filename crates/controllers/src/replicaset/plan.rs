@@ -1,4 +1,4 @@
-//! What a ReplicaSet needs: Pods made, Pods deleted, a status.
+//! What a ReplicaSet needs: Pods created, Pods deleted, a status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use pintle_runtime::{conditions, owner};
+use pintle_runtime::plan::{Pace, StatusUpdate};
+use pintle_runtime::{Plan, Write, conditions, owner};
 
 use super::rank::sort_for_deletion;
 use crate::pods;
@@ -17,38 +18,63 @@ const BURST: usize = 500;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// What to do about the number of Pods.
-#[derive(Clone, Debug)]
-pub(super) enum Step {
-    Create(usize),
-    Delete(Vec<Arc<Pod>>),
-    Nothing,
+/// What there is.
+pub(super) struct Facts<'a> {
+    pub(super) set: &'a ReplicaSet,
+    pub(super) active: Vec<Arc<Pod>>,
+    /// Pods on their way out.
+    pub(super) terminating: usize,
+    pub(super) now: Timestamp,
 }
 
 /// Compares what is there with what is wanted. `kin` is asked only if some but not all must go.
-pub(super) fn step(
-    set: &ReplicaSet,
+pub(super) fn plan(facts: Facts<'_>, kin: impl FnOnce() -> Vec<Arc<Pod>>) -> Plan {
+    let Facts { set, now, .. } = facts;
+    let (status, again) = (status(&facts, None), next_check(set, &facts.active, now));
+    let mut plan = Plan { again, ..Plan::default() };
+    let wanted = usize::try_from(wanted(set)).unwrap_or(0);
+    if set.metadata.deletion_timestamp.is_some() || facts.active.len() == wanted {
+        plan.set_status(set, set.status.as_ref(), &status);
+        return plan;
+    }
+    let reason = if facts.active.len() < wanted { "FailedCreate" } else { "FailedDelete" };
+    let failed = self::status(&facts, Some(reason));
+    plan.status = Some(StatusUpdate::of(set, set.status.as_ref(), &status).if_failed(&failed));
+    plan.writes = match facts.active.len() < wanted {
+        true => vec![creation(set, (wanted - facts.active.len()).min(BURST))],
+        false => deletions(facts.active, wanted, kin, now),
+    };
+    plan
+}
+
+fn creation(set: &ReplicaSet, count: usize) -> Write {
+    Write::create(&pod_from_template(set))
+        .times(count)
+        .saying("SuccessfulCreate", "Created pod: {name}")
+        .warning("FailedCreate", "Error creating: {error}")
+}
+
+fn deletions(
     mut active: Vec<Arc<Pod>>,
+    wanted: usize,
     kin: impl FnOnce() -> Vec<Arc<Pod>>,
     now: Timestamp,
-) -> Step {
-    let wanted = usize::try_from(wanted(set)).unwrap_or(0);
-    if active.len() < wanted {
-        return Step::Create((wanted - active.len()).min(BURST));
-    }
+) -> Vec<Write> {
     let surplus = (active.len() - wanted).min(BURST);
-    if surplus == 0 {
-        return Step::Nothing;
-    }
     if surplus < active.len() {
         sort_for_deletion(&mut active, &kin(), now);
     }
-    active.truncate(surplus);
-    Step::Delete(active)
+    let deletion = |pod: &Arc<Pod>| {
+        Write::delete(pod.as_ref())
+            .paced(Pace::Together)
+            .saying("SuccessfulDelete", "Deleted pod: {name}")
+            .warning("FailedDelete", "Error deleting: {error}")
+    };
+    active[..surplus].iter().map(deletion).collect()
 }
 
 /// A Pod as the template describes it, named by the server.
-pub(super) fn pod_from_template(set: &ReplicaSet) -> Pod {
+fn pod_from_template(set: &ReplicaSet) -> Pod {
     let template = set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
     let described = template.metadata.unwrap_or_default();
     Pod {
@@ -66,20 +92,9 @@ pub(super) fn pod_from_template(set: &ReplicaSet) -> Pod {
     }
 }
 
-/// Why the last step failed, if it did.
-pub(super) struct Failure<'a> {
-    pub(super) step: &'a Step,
-    pub(super) message: String,
-}
-
-/// The status that the Pods call for.
-pub(super) fn status(
-    set: &ReplicaSet,
-    active: &[Arc<Pod>],
-    terminating: usize,
-    failure: Option<Failure<'_>>,
-    now: Timestamp,
-) -> ReplicaSetStatus {
+/// The status that the Pods call for; with a reason if the Pods could not be made or deleted.
+fn status(facts: &Facts<'_>, failed: Option<&str>) -> ReplicaSetStatus {
+    let Facts { set, active, terminating, now } = facts;
     let minimum = min_ready_seconds(set);
     let template = set.spec.as_ref().and_then(|spec| spec.template.as_ref()?.metadata.as_ref()?.labels.as_ref());
     let fully_labeled = |pod: &&Arc<Pod>| {
@@ -88,45 +103,31 @@ pub(super) fn status(
     };
     let mut status = set.status.clone().unwrap_or_default();
     let mut known = status.conditions.take().unwrap_or_default();
-    match failure {
+    match failed {
         None => conditions::remove(&mut known, REPLICA_FAILURE),
         // What is known to fail is not told anew: the message may differ each time.
         Some(_) if conditions::find(&known, REPLICA_FAILURE).is_some() => {}
-        Some(failure) => known.push(ReplicaSetCondition {
+        Some(reason) => known.push(ReplicaSetCondition {
             type_: REPLICA_FAILURE.into(),
             status: "True".into(),
-            last_transition_time: Some(Time(now)),
-            reason: Some(if matches!(failure.step, Step::Create(_)) { "FailedCreate" } else { "FailedDelete" }.into()),
-            message: Some(failure.message),
+            last_transition_time: Some(Time(*now)),
+            reason: Some(reason.to_owned()),
+            message: Some("{error}".to_owned()),
         }),
     }
     ReplicaSetStatus {
         replicas: count(active.len()),
         fully_labeled_replicas: Some(count(active.iter().filter(fully_labeled).count())),
         ready_replicas: Some(count(active.iter().filter(|pod| pods::is_ready(pod)).count())),
-        available_replicas: Some(count(active.iter().filter(|pod| pods::is_available(pod, minimum, now)).count())),
-        terminating_replicas: Some(count(terminating)),
+        available_replicas: Some(count(active.iter().filter(|pod| pods::is_available(pod, minimum, *now)).count())),
+        terminating_replicas: Some(count(*terminating)),
         observed_generation: set.metadata.generation,
         conditions: Some(known).filter(|conditions| !conditions.is_empty()),
     }
 }
 
-/// Whether the server would see a difference. It may leave zeros out.
-pub(super) fn differs(before: Option<&ReplicaSetStatus>, after: &ReplicaSetStatus) -> bool {
-    let Some(before) = before else { return true };
-    let counts = |status: &ReplicaSetStatus| {
-        [status.fully_labeled_replicas, status.ready_replicas, status.available_replicas].map(Option::unwrap_or_default)
-    };
-    let conditions = |status: &ReplicaSetStatus| status.conditions.clone().unwrap_or_default();
-    before.replicas != after.replicas
-        || counts(before) != counts(after)
-        || before.terminating_replicas != after.terminating_replicas
-        || before.observed_generation != after.observed_generation
-        || conditions(before) != conditions(after)
-}
-
 /// When a ready Pod becomes available and no event will tell.
-pub(super) fn next_check(set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
+fn next_check(set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
     let minimum = min_ready_seconds(set);
     let waits = active.iter().filter_map(|pod| pods::available_in(pod, minimum, now));
     waits.filter(|wait| minimum > 0 && !wait.is_zero()).min()

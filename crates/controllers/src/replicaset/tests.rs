@@ -8,7 +8,9 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::plan::{self, Failure, Step};
+use pintle_runtime::Plan;
+
+use super::plan::{self, Facts};
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_000_000).unwrap()
@@ -54,21 +56,28 @@ fn merge(target: &mut Value, change: Value) {
     }
 }
 
+fn planned(set: &ReplicaSet, active: Vec<Arc<Pod>>) -> Plan {
+    let kin = active.clone();
+    plan::plan(Facts { set, active, terminating: 2, now: now() }, || kin)
+}
+
+fn writes(plan: &Plan) -> Vec<String> {
+    plan.writes.iter().map(ToString::to_string).collect()
+}
+
 fn deleted(pods: Vec<Arc<Pod>>) -> String {
-    let kin = pods.clone();
     let keep = i32::try_from(pods.len() - 1).unwrap();
-    match plan::step(&set(keep, 0), pods, || kin, now()) {
-        Step::Delete(pods) => pods[0].metadata.name.clone().unwrap(),
-        other => panic!("{other:?}"),
-    }
+    let plan = planned(&set(keep, 0), pods);
+    let [write] = plan.writes.as_slice() else { panic!("{plan:?}") };
+    write.to_string().strip_prefix("delete pods/").unwrap().to_owned()
 }
 
 #[test]
 fn a_missing_pod_is_made_and_never_more_than_a_burst_at_once() {
     let one = vec![pod("a", None, json!({}))];
-    assert!(matches!(plan::step(&set(3, 0), one.clone(), Vec::new, now()), Step::Create(2)));
-    assert!(matches!(plan::step(&set(9000, 0), one.clone(), Vec::new, now()), Step::Create(500)));
-    assert!(matches!(plan::step(&set(1, 0), one, Vec::new, now()), Step::Nothing));
+    assert_eq!(writes(&planned(&set(3, 0), one.clone())), ["create 2 pods"]);
+    assert_eq!(writes(&planned(&set(9000, 0), one.clone())), ["create 500 pods"]);
+    assert!(planned(&set(1, 0), one).writes.is_empty());
 }
 
 #[test]
@@ -119,37 +128,43 @@ fn a_pod_ready_a_moment_longer_is_not_safer() {
 
 #[test]
 fn a_pod_is_made_from_the_template_and_belongs_to_its_set() {
-    let pod = plan::pod_from_template(&set(1, 0));
+    let plan = planned(&set(1, 0), Vec::new());
+    let pod: Pod = serde_json::from_value(plan.writes[0].body()).unwrap();
     assert_eq!(pod.metadata.generate_name.as_deref(), Some("web-"));
     assert_eq!(pod.metadata.labels.unwrap().len(), 2);
     let owner = &pod.metadata.owner_references.unwrap()[0];
     assert_eq!((owner.kind.as_str(), owner.uid.as_str(), owner.controller), ("ReplicaSet", "rs", Some(true)));
 }
 
+/// The status after the plan, and the one if its writes fail.
+fn statuses(set: &ReplicaSet, active: Vec<Arc<Pod>>) -> (Value, Value) {
+    let status = planned(set, active).status.unwrap();
+    (status.changes().cloned().unwrap_or_default(), status.changes_if_failed().cloned().unwrap_or_default())
+}
+
 #[test]
 fn status_counts_ready_available_and_fully_labeled_apart() {
-    let pods = [
+    let pods = vec![
         pod("a", Some(100), json!({"metadata": {"labels": {"tier": "front"}}})),
         pod("b", Some(10), json!({})),
         pod("c", None, json!({})),
     ];
-    let status = plan::status(&set(3, 60), &pods, 2, None, now());
-    assert_eq!((status.replicas, status.ready_replicas, status.available_replicas), (3, Some(2), Some(1)));
-    assert_eq!((status.fully_labeled_replicas, status.terminating_replicas), (Some(1), Some(2)));
-    assert_eq!(status.observed_generation, Some(3));
-    assert_eq!(plan::next_check(&set(3, 60), &pods, now()), Some(Duration::from_secs(50)));
+    let (status, _) = statuses(&set(3, 60), pods.clone());
+    let expected = json!({"replicas": 3, "readyReplicas": 2, "availableReplicas": 1, "fullyLabeledReplicas": 1,
+                          "terminatingReplicas": 2, "observedGeneration": 3});
+    assert_eq!(status, expected);
+    assert_eq!(planned(&set(3, 60), pods).again, Some(Duration::from_secs(50)));
 }
 
 #[test]
 fn a_quota_that_stops_creation_shows_in_the_status_until_it_does_not() {
-    let failure = Failure { step: &Step::Create(1), message: "exceeded quota".into() };
     let mut set = set(1, 0);
-    let status = plan::status(&set, &[], 0, Some(failure), now());
-    let condition = &status.conditions.as_ref().unwrap()[0];
-    assert_eq!((condition.type_.as_str(), condition.reason.as_deref()), ("ReplicaFailure", Some("FailedCreate")));
-    set.status = Some(status.clone());
-    assert!(!plan::differs(set.status.as_ref(), &status));
-    let healed = plan::status(&set, &[], 0, None, now());
-    assert_eq!(healed.conditions, None);
-    assert!(plan::differs(set.status.as_ref(), &healed));
+    let (_, failed) = statuses(&set, Vec::new());
+    let condition = &failed["conditions"][0];
+    assert_eq!((&condition["type"], &condition["reason"]), (&json!("ReplicaFailure"), &json!("FailedCreate")));
+    set.status = Some(serde_json::from_value(failed).unwrap());
+    let (healed, failed) = statuses(&set, Vec::new());
+    assert_eq!(failed, Value::Null, "what is known to fail is not told anew");
+    assert_eq!(healed["conditions"], Value::Null);
+    assert!(healed.as_object().unwrap().contains_key("conditions"), "{healed}");
 }

@@ -3,12 +3,12 @@
 //! - Nothing is worked on before every informer has synced.
 //! - A failed reconcile is logged and its key tried again with backoff; a success resets the backoff.
 //! - A panic in a reconcile is a failure of that key, not of the loop.
-//! - A reconcile does not start on a cache that is older than what this loop itself last wrote for the key (see `own`).
+//! - A reconcile does not start on a cache that is older than what this loop itself last wrote for the key (see `expectations`).
 //! - Dropping the future that `run` returns stops every worker at its next await, as a crash would.
 
 pub mod when;
 
-mod own;
+mod expectations;
 mod pace;
 #[cfg(test)]
 mod tests;
@@ -23,6 +23,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Resource;
+use kube::core::Selector;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
@@ -37,7 +38,7 @@ use crate::key::Key;
 use crate::owner;
 use crate::queue::{Class, Config, Queue, Rate};
 
-use own::{OwnWrites, View};
+use expectations::{Expectations, View};
 use wake::ClassOf;
 pub use wake::Waker;
 use worker::Worker;
@@ -150,6 +151,17 @@ impl Controller {
         })
     }
 
+    /// A kind that the reconciled kind `K` owns or takes in by a selector: a change wakes the owner, and the one before if it
+    /// changed; one of an object that is nobody's wakes those whose selector matches (see [`claim`](crate::claim)). A
+    /// selector that matches everything takes in nothing. Resyncs do not count: those of the owners do.
+    pub fn adopts<K: Watched, C: Watched>(
+        self,
+        selector_of: impl Fn(&K) -> Option<Selector> + Send + Sync + 'static,
+    ) -> Self {
+        let (owners, children) = (self.context.informers.of::<K>(), self.context.informers.of::<C>());
+        self.watch(&children, move |change| adopters_of(change, &owners, &selector_of))
+    }
+
     /// Any kind: every change that counts wakes the keys that the function makes of it.
     pub fn watches<K: Watched>(
         self,
@@ -255,7 +267,7 @@ impl Controller {
             subject: Arc::new(subject.unwrap_or_default()),
             context,
             waker: waker.clone(),
-            own: Arc::new(OwnWrites::new(views)),
+            expectations: Arc::new(Expectations::new(views)),
             pace: Arc::default(),
             reconciler: Arc::new(reconciler),
             overtaken_after,
@@ -279,6 +291,33 @@ impl Controller {
             tracing::warn!(controller = %name, "work in hand did not finish in time; dropped");
         }
     }
+}
+
+/// Whom a change of a child concerns.
+fn adopters_of<K: Watched, C: Watched>(
+    change: &Change<C>,
+    owners: &Informer<K>,
+    selector_of: &impl Fn(&K) -> Option<Selector>,
+) -> Vec<Key> {
+    if change.is_resync() {
+        return Vec::new();
+    }
+    let meta = change.object().meta();
+    let now = owner::controller_key::<K>(meta);
+    let before = change.old().and_then(|old| owner::controller_key::<K>(old.meta()));
+    let mut keys: Vec<Key> = before.filter(|before| Some(before) != now.as_ref()).into_iter().collect();
+    match now {
+        Some(key) => keys.push(key),
+        None if change.is_deleted() || owner::controller_of(meta).is_some() => {}
+        None => {
+            let selects = |owner: &K| {
+                selector_of(owner).is_some_and(|selector| !selector.selects_all() && owner::matches(&selector, meta))
+            };
+            let all = owners.in_namespace(meta.namespace.as_deref().unwrap_or_default());
+            keys.extend(all.iter().filter(|owner| selects(owner)).map(|owner| Key::of(owner.as_ref())));
+        }
+    }
+    keys
 }
 
 /// A periodic look can wait; whatever happened goes first.

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::own::{OwnWrites, Shown};
+use super::expectations::{Expectations, Shown};
 use super::pace::Pace;
 use super::{Action, Reconciler, Waker};
 use crate::attempt::Attempt;
@@ -28,7 +28,7 @@ pub(super) struct Worker<R> {
     pub(super) subject: Arc<(String, String)>,
     pub(super) context: Arc<Context>,
     pub(super) waker: Waker,
-    pub(super) own: Arc<OwnWrites>,
+    pub(super) expectations: Arc<Expectations>,
     pub(super) pace: Arc<Pace>,
     pub(super) reconciler: Arc<R>,
     /// After which time the next key is begun beside one that is not done yet.
@@ -38,13 +38,13 @@ pub(super) struct Worker<R> {
 
 impl<R> Clone for Worker<R> {
     fn clone(&self) -> Self {
-        let Worker { name, subject, context, waker, own, pace, reconciler, overtaken_after, overtaken } = self;
+        let Worker { name, subject, context, waker, expectations, pace, reconciler, overtaken_after, overtaken } = self;
         Worker {
             name: name.clone(),
             subject: subject.clone(),
             context: context.clone(),
             waker: waker.clone(),
-            own: own.clone(),
+            expectations: expectations.clone(),
             pace: pace.clone(),
             reconciler: reconciler.clone(),
             overtaken_after: *overtaken_after,
@@ -85,14 +85,14 @@ impl<R: Reconciler> Worker<R> {
     }
 
     async fn reconcile(&self, key: &Key) {
-        let shown = self.own.shown(key);
+        let shown = self.expectations.shown(key);
         let queue = self.waker.queue();
         let failures = queue.failures(key);
         let mut causes = self.waker.take(key);
         if let Shown::NotYet(again) = shown {
             return self.waker.put_back(key.clone(), &causes, again);
         }
-        if let Some(again) = self.own.lost() {
+        if let Some(again) = self.expectations.lost() {
             return self.waker.put_back(key.clone(), &causes, again);
         }
         if let Err(wait) = self.pace.take(key) {
@@ -109,7 +109,7 @@ impl<R: Reconciler> Worker<R> {
         }
         let started = Instant::now();
         let result = self.attempt(&attempt).instrument(span.clone()).await;
-        self.own.note(key, attempt.written());
+        self.expectations.note(key, attempt.written());
         self.context.metrics.reconciled(&self.name, outcome_of(&result), started.elapsed());
         match result {
             Ok(action) => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pintle_runtime::Write;
 
 use super::ports::ports_of;
 use super::{Backends, HEADLESS, address_of, families, hostname_of, is_headless, publishes_not_ready, reference_to};
@@ -21,14 +22,8 @@ pub(in crate::endpointslice) fn is_written_here(endpoints: &Endpoints) -> bool {
 /// Addresses in the object, at most.
 const CAPACITY: usize = 1000;
 
-#[derive(Clone, Debug, PartialEq)]
-pub(in super::super) enum LegacyWrite {
-    Create(Box<Endpoints>),
-    Update(Box<Endpoints>),
-    Nothing,
-}
-
-pub(in super::super) fn legacy(service: &Service, backends: &Backends, present: Option<&Endpoints>) -> LegacyWrite {
+/// What to write so that the object tells what the Pods are, if it does not.
+pub(in super::super) fn legacy(service: &Service, backends: &Backends, present: Option<&Endpoints>) -> Option<Write> {
     let (subsets, truncated) = truncate(subsets(service, backends));
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     labels.remove(HEADLESS);
@@ -55,9 +50,9 @@ pub(in super::super) fn legacy(service: &Service, backends: &Backends, present: 
         wanted.metadata.annotations = None;
     }
     match present {
-        None => LegacyWrite::Create(Box::new(wanted)),
-        Some(present) if *present == wanted => LegacyWrite::Nothing,
-        Some(_) => LegacyWrite::Update(Box::new(wanted)),
+        None => Some(Write::create(&wanted)),
+        Some(present) if *present == wanted => None,
+        Some(_) => Some(Write::replace(&wanted)),
     }
 }
 

@@ -9,20 +9,44 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service};
 
-pub(super) use legacy::{LegacyWrite, is_written_here, legacy};
-pub(super) use slices::{Write, slices};
+use k8s_openapi::api::core::v1::Endpoints;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use pintle_runtime::{Key, Plan};
+
+pub(super) use legacy::is_written_here;
+use legacy::legacy;
+use slices::slices;
 
 use crate::pods;
 
-pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// The Service that a slice of this loop is about; slices of others are left alone.
+pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
+    let labels =
+        slice.metadata.labels.as_ref().filter(|labels| labels.get(MANAGED_BY).is_some_and(|by| by == MANAGER))?;
+    Some(Key::new(slice.metadata.namespace.clone().unwrap_or_default(), labels.get(SERVICE_NAME)?.clone()))
+}
 
 /// The Pods of a Service and the zones of their nodes.
 pub(super) struct Backends {
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) zone_of_node: BTreeMap<String, String>,
+}
+
+/// What to write so that slices and Endpoints tell what the Pods are.
+pub(super) fn plan(
+    service: &Service,
+    backends: &Backends,
+    existing: &[Arc<EndpointSlice>],
+    endpoints: Option<&Endpoints>,
+) -> Plan {
+    let mut writes: Vec<_> = legacy(service, backends, endpoints).into_iter().collect();
+    writes.extend(slices(service, backends, existing));
+    Plan::of(writes)
 }
 
 /// Whether this loop writes for the Service: it has a selector, and is not another name for something outside.

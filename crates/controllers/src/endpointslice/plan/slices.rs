@@ -6,7 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pintle_runtime::owner;
+use pintle_runtime::plan::Pace;
+use pintle_runtime::{Write, owner};
 
 use super::ports::ports_of;
 use super::{
@@ -17,13 +18,6 @@ use crate::pods;
 
 /// Endpoints in a slice, at most.
 const LARGEST: usize = 100;
-
-#[derive(Clone, Debug, PartialEq)]
-pub(in super::super) enum Write {
-    Create(Box<EndpointSlice>),
-    Update(Box<EndpointSlice>),
-    Delete(String),
-}
 
 /// What to write so that the slices tell what the Pods are.
 pub(in super::super) fn slices(service: &Service, backends: &Backends, existing: &[Arc<EndpointSlice>]) -> Vec<Write> {
@@ -39,7 +33,16 @@ pub(in super::super) fn slices(service: &Service, backends: &Backends, existing:
 }
 
 fn deletion(slice: &EndpointSlice) -> Write {
-    Write::Delete(slice.metadata.name.clone().unwrap_or_default())
+    said(Write::delete(slice), "deleting", slice)
+}
+
+/// One that fails does not keep the others from being tried.
+fn said(write: Write, verb: &str, slice: &EndpointSlice) -> Write {
+    let (namespace, labels) = (slice.metadata.namespace.as_deref(), slice.metadata.labels.as_ref());
+    let service = labels.and_then(|labels| labels.get(SERVICE_NAME)).map_or("", String::as_str);
+    let message =
+        format!("Error {verb} Endpoint Slices for Service {}/{service}: {{error}}", namespace.unwrap_or_default());
+    write.paced(Pace::Together).warning("FailedToUpdateEndpointSlices", message)
 }
 
 fn of_family(service: &Service, backends: &Backends, family: &str, present: &[&EndpointSlice]) -> Vec<Write> {
@@ -108,7 +111,7 @@ fn spread(endpoints: Vec<Endpoint>, present: &[&EndpointSlice], fresh: &dyn Fn()
         let is_placeholder = is_empty && left == 0;
         match (count(&slice) == 0 && !is_placeholder, changed) {
             (true, _) => writes.push(deletion(&slice)),
-            (false, true) => writes.push(Write::Update(Box::new(slice.clone()))),
+            (false, true) => writes.push(said(Write::replace(&slice), "updating", &slice)),
             (false, false) => {}
         }
         left += usize::from(is_placeholder);
@@ -116,7 +119,7 @@ fn spread(endpoints: Vec<Endpoint>, present: &[&EndpointSlice], fresh: &dyn Fn()
     while !rest.is_empty() || (is_empty && left == 0) {
         let mut slice = fresh();
         fill(&mut slice, &mut rest);
-        writes.push(Write::Create(Box::new(slice)));
+        writes.push(said(Write::create(&slice), "creating", &slice));
         left += 1;
     }
     writes

@@ -1,13 +1,15 @@
-//! Reading one's own writes: a key waits until the caches show what the last attempt wrote for it.
+//! What a loop has done and its informers do not show yet: a key waits until they do.
 //!
-//! A loop that has created a Pod and is woken before its cache shows the Pod would create another. So the highest revision
-//! that an attempt wrote is noted by collection, and the next attempt on that key starts when every informer of the loop
-//! over that collection has come as far.
+//! A loop that has created a Pod and is woken before its cache shows the Pod would create another; one that has deleted a Pod
+//! would delete one more. So what an attempt wrote is noted, and the next attempt on that key starts when every informer of
+//! the loop over those collections shows it:
 //!
+//! - what was created or changed: the informer has come as far as the answer's revision;
+//! - what was deleted: the object is gone, on its way out, or another one has its name. An object may be seen to go twice
+//!   (marked, then removed); it is awaited once, by its UID.
 //! - Only informers over everything are waited for: one with a selection may never be told of a write.
-//! - A deletion that the server answers with a bare Status has no revision; deleting twice is harmless.
-//! - A view that must be listed again and cannot be is behind by nobody knows how much: until it is back no key is looked at.
-//! - Nobody waits: the key comes back after a moment, and after a longer one each time. After [`PATIENCE`] the loop goes on
+//! - A view that must be listed again and cannot be has missed an unknown number of events: until it is back no key is looked at.
+//! - No worker waits: the key comes back after a moment, and after a longer one each time. After [`PATIENCE`] the loop goes on
 //!   with what it has and says so: a store that was restored from a backup never comes as far.
 
 use std::collections::BTreeMap;
@@ -19,9 +21,8 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::attempt::Written;
+use crate::attempt::{Collection, Gone, Written};
 use crate::backoff::Backoff;
-use crate::context::ClusterId;
 use crate::informer::Informer;
 use crate::key::Key;
 
@@ -31,14 +32,16 @@ const AGAIN: Backoff = Backoff { first: Duration::from_millis(2), longest: Durat
 /// How long a key waits in all.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A collection of a cluster, by its path.
-type Collection = (ClusterId, String);
+/// So many keys may be noted before those that no longer wait are looked for.
+const FEW: usize = 64;
 
 /// An informer of any kind, as far as versions go.
 pub(super) trait View: Send + Sync {
     /// The cluster and its collection, if all of that is here.
     fn collection(&self) -> Option<Collection>;
     fn has_reached(&self, version: u64) -> bool;
+    /// Whether this object is gone or going.
+    fn shows_gone(&self, gone: &Gone) -> bool;
     /// Whether it is known to be behind, and nobody knows how far.
     fn is_lost(&self) -> bool;
 }
@@ -55,20 +58,27 @@ where
         self.version() >= version
     }
 
+    fn shows_gone(&self, gone: &Gone) -> bool {
+        self.get(&gone.key).is_none_or(|object| {
+            let meta = object.meta();
+            meta.deletion_timestamp.is_some() || meta.uid.as_ref() != Some(&gone.uid)
+        })
+    }
+
     fn is_lost(&self) -> bool {
         Informer::is_lost(self)
     }
 }
 
-pub(super) struct OwnWrites {
+pub(super) struct Expectations {
     /// With what they are whole views of.
     views: Vec<(Option<Collection>, Box<dyn View>)>,
-    pending: Mutex<BTreeMap<Key, Pending>>,
+    awaited: Mutex<BTreeMap<Key, Awaited>>,
     /// Since when a view is known to be behind.
     lost_since: Mutex<Option<Instant>>,
 }
 
-struct Pending {
+struct Awaited {
     since: Instant,
     written: Written,
     looks: u32,
@@ -84,10 +94,10 @@ pub(super) enum Shown {
     Never,
 }
 
-impl OwnWrites {
+impl Expectations {
     pub(super) fn new(views: Vec<Box<dyn View>>) -> Self {
         let views = views.into_iter().map(|view| (view.collection(), view)).collect();
-        OwnWrites { views, pending: Mutex::default(), lost_since: Mutex::default() }
+        Expectations { views, awaited: Mutex::default(), lost_since: Mutex::default() }
     }
 
     /// When to look again, if a view is known to be behind: whoever acts on it does what others have undone.
@@ -102,22 +112,29 @@ impl OwnWrites {
     }
 
     /// Notes what an attempt wrote.
-    pub(super) fn note(&self, key: &Key, written: Written) {
+    pub(super) fn note(&self, key: &Key, mut written: Written) {
         let watched = |collection: &Collection| self.views.iter().any(|(of, _)| of.as_ref() == Some(collection));
-        let written: Written = written.into_iter().filter(|(collection, _)| watched(collection)).collect();
-        if !written.is_empty() {
-            self.pending().insert(key.clone(), Pending { since: Instant::now(), written, looks: 0 });
+        written.versions.retain(|collection, _| watched(collection));
+        written.gone.retain(|gone| watched(&gone.collection));
+        if written.is_empty() {
+            return;
         }
+        let mut all = self.awaited();
+        // Keys of objects that are gone are never looked at again: their notes would stay.
+        if all.len() >= FEW && all.len().is_power_of_two() {
+            all.retain(|_, awaited| awaited.since.elapsed() < PATIENCE && self.is_behind(&awaited.written));
+        }
+        all.insert(key.clone(), Awaited { since: Instant::now(), written, looks: 0 });
     }
 
     /// Whether the caches show what was written for the key.
     pub(super) fn shown(&self, key: &Key) -> Shown {
-        let mut all = self.pending();
-        let Some(pending) = all.get_mut(key) else { return Shown::All };
-        let behind = self.is_behind(&pending.written);
-        if behind && pending.since.elapsed() < PATIENCE {
-            pending.looks += 1;
-            return Shown::NotYet(AGAIN.after(pending.looks - 1));
+        let mut all = self.awaited();
+        let Some(awaited) = all.get_mut(key) else { return Shown::All };
+        let behind = self.is_behind(&awaited.written);
+        if behind && awaited.since.elapsed() < PATIENCE {
+            awaited.looks += 1;
+            return Shown::NotYet(AGAIN.after(awaited.looks - 1));
         }
         all.remove(key);
         if behind { Shown::Never } else { Shown::All }
@@ -125,12 +142,13 @@ impl OwnWrites {
 
     fn is_behind(&self, written: &Written) -> bool {
         self.views.iter().any(|(of, view)| {
-            let version = of.as_ref().and_then(|of| written.get(of));
-            version.is_some_and(|version| !view.has_reached(*version))
+            let Some(of) = of else { return false };
+            let behind = written.versions.get(of).is_some_and(|version| !view.has_reached(*version));
+            behind || written.gone.iter().any(|gone| gone.collection == *of && !view.shows_gone(gone))
         })
     }
 
-    fn pending(&self) -> MutexGuard<'_, BTreeMap<Key, Pending>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn awaited(&self) -> MutexGuard<'_, BTreeMap<Key, Awaited>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::{NamespaceResourceScope, Selector};
 use kube::{Client, Resource, ResourceExt};
-use pintle_runtime::Error;
-use pintle_runtime::owner::{self, Claim};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::error::Error;
+use crate::owner::{self, Claim};
+
 /// The candidates that are the owner's, after adopting those that match and are nobody's, and letting go those that no
 /// longer match.
-pub(crate) async fn claim<O, C>(
+pub async fn claim<O, C>(
     client: &Client,
     owner: &O,
     selector: &Selector,
