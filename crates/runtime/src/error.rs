@@ -27,6 +27,8 @@ pub trait ApiError {
     fn is_already_exists(&self) -> bool;
     /// Whether creation was refused because the namespace is going away.
     fn is_namespace_terminating(&self) -> bool;
+    /// What the server said, without the client's wrapping.
+    fn server_message(&self) -> String;
 }
 
 impl ApiError for kube::Error {
@@ -46,6 +48,13 @@ impl ApiError for kube::Error {
         let kube::Error::Api(status) = self else { return false };
         let causes = status.details.iter().flat_map(|details| &details.causes);
         status.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+    }
+
+    fn server_message(&self) -> String {
+        match self {
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        }
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet, ReplicaSetStatus};
-use pintle_runtime::conditions;
+use pintle_runtime::plan::What;
+use pintle_runtime::{Plan, conditions};
 use serde_json::{Value, json};
 
-use super::plan::{Facts, Plan, Write, plan};
+use super::plan::{Facts, plan};
 
 /// A Deployment and its ReplicaSets, without a server: writes are taken in, and Pods come up when told to.
 struct World {
@@ -63,24 +64,28 @@ impl World {
             now: self.now,
         });
         for write in std::mem::take(&mut plan.writes) {
-            match write {
-                Write::Create { mut set, event } => {
+            let mut set: ReplicaSet = serde_json::from_value(write.body()).unwrap_or_default();
+            match write.what {
+                What::Create { .. } => {
                     self.made += 1;
                     set.metadata.uid = Some(format!("set-{}", self.made));
                     set.metadata.creation_timestamp = Some(self.now.into());
-                    self.events.extend(event);
-                    self.sets.push(*set);
+                    self.sets.push(set);
                 }
-                Write::Update { set, event } => {
+                What::Replace { .. } => {
                     let index = self.sets.iter().position(|present| present.metadata.uid == set.metadata.uid);
-                    self.sets[index.unwrap()] = *set;
-                    self.events.extend(event);
+                    self.sets[index.unwrap()] = set;
                 }
-                Write::Delete { name } => self.sets.retain(|set| set.metadata.name.as_ref() != Some(&name)),
+                What::Delete { .. } => self.sets.retain(|set| set.metadata.name.as_ref() != Some(&write.name)),
+                other => panic!("{other:?}"),
             }
+            self.events.extend(write.said.if_done.map(|(_, message)| message));
         }
-        if let Some(updated) = &plan.status {
-            self.deployment = updated.as_ref().clone();
+        let update = plan.status.as_ref().unwrap();
+        self.deployment.status = serde_json::from_value(update.wanted().clone()).unwrap();
+        for (key, value) in update.annotations().into_iter().flat_map(|all| all.as_object().unwrap()) {
+            let annotations = self.deployment.metadata.annotations.get_or_insert_default();
+            annotations.insert(key.clone(), value.as_str().unwrap().to_owned());
         }
         plan
     }
@@ -96,7 +101,7 @@ impl World {
     /// Passes until nothing is written; checks the limits at every step.
     fn roll_out(&mut self, most: i32, least: i32) {
         for _ in 0..100 {
-            let changed = self.pass().status.is_some();
+            let changed = changes_status(&self.pass());
             let total: i32 = self.sets.iter().map(size).sum();
             assert!(total <= most, "{total} Pods were asked for, of {most} at most");
             let lost: i32 = self.sets.iter().map(|set| (serving(set) - size(set)).max(0)).sum();
@@ -132,6 +137,10 @@ impl World {
     fn revision(&self) -> String {
         self.deployment.metadata.annotations.as_ref().unwrap()["deployment.kubernetes.io/revision"].clone()
     }
+}
+
+fn changes_status(plan: &Plan) -> bool {
+    plan.status.as_ref().is_some_and(|update| update.changes().is_some() || update.annotations().is_some())
 }
 
 fn size(set: &ReplicaSet) -> i32 {
@@ -315,7 +324,7 @@ fn a_settled_deployment_is_left_alone() {
     world.pods_come_up();
     world.roll_out(4, 2);
     let plan = world.pass();
-    assert!(plan.status.is_none() && plan.look_again.is_none(), "{plan:?}");
+    assert!(!changes_status(&plan) && plan.again.is_none(), "{plan:?}");
 }
 
 #[test]
@@ -323,5 +332,5 @@ fn a_stuck_rollout_is_looked_at_when_its_deadline_passes() {
     let mut world = World::rolling(1, json!(1), json!(0));
     world.pass();
     let plan = world.pass();
-    assert_eq!(plan.look_again.map(|wait| wait.as_secs()), Some(600));
+    assert_eq!(plan.again.map(|wait| wait.as_secs()), Some(600));
 }

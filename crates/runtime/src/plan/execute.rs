@@ -148,10 +148,10 @@ impl Executor {
             }
             Ok(Outcome::NotNeeded) => Ok(()),
             // Somebody else wrote in between, which is usual: the next attempt looks again.
-            Err(error) if error.is_conflict() => Err(error),
+            Err(error) if error.is_conflict() || error.is_already_exists() => Err(error),
             Err(error) => {
                 if let Some((reason, message)) = &write.said.if_failed {
-                    let message = message.replace("{name}", &write.name).replace("{error}", &message_of(&error));
+                    let message = message.replace("{name}", &write.name).replace("{error}", &error.server_message());
                     self.recorder.record(object, "Warning", reason, message);
                 }
                 Err(error)
@@ -180,7 +180,7 @@ impl Executor {
             (None, _) | (Some(_), IfFailed::Write) => status.patch.clone(),
             (Some(_), IfFailed::Skip) => None,
             (Some(error), IfFailed::Instead(instead)) => {
-                instead.clone().map(|patch| filled_in(patch, &message_of(error)))
+                instead.clone().map(|patch| filled_in(patch, &error.server_message()))
             }
         };
         let Some(patch) = patch else { return Ok(()) };
@@ -272,14 +272,6 @@ fn meets_a_successor(error: &kube::Error) -> bool {
 fn is_going(name: &str) -> kube::Error {
     let message = format!("{name} is going away");
     kube::Error::Api(Box::new(Status::failure(&message, "Gone").with_code(410)))
-}
-
-/// What the server said, without the client's wrapping.
-fn message_of(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    }
 }
 
 fn filled_in(value: Value, error: &str) -> Value {

@@ -20,6 +20,7 @@ pub struct StatusUpdate {
     pub(super) patch: Option<Value>,
     pub(super) if_failed: IfFailed,
     base: Value,
+    wanted: Value,
     guards: (Option<String>, Option<String>),
 }
 
@@ -42,8 +43,9 @@ impl StatusUpdate {
         let meta = object.meta();
         let guards = (meta.uid.clone(), meta.resource_version.clone());
         let (collection, name) = (collection_of(object), name_of(meta));
-        let mut update = StatusUpdate { collection, name, patch: None, if_failed: IfFailed::Skip, base, guards };
-        update.patch = update.patch_to(value(status));
+        let (wanted, if_failed) = (value(status), IfFailed::Skip);
+        let mut update = StatusUpdate { collection, name, patch: None, if_failed, base, wanted, guards };
+        update.patch = update.patch_to(update.wanted.clone());
         update
     }
 
@@ -68,9 +70,19 @@ impl StatusUpdate {
         self
     }
 
-    /// What would be written, for whoever looks at a plan.
+    /// The whole status as it will be, for readers of a plan.
+    pub fn wanted(&self) -> &Value {
+        &self.wanted
+    }
+
+    /// The annotations that change.
+    pub fn annotations(&self) -> Option<&Value> {
+        self.patch.as_ref()?.get("metadata")?.get("annotations")
+    }
+
+    /// What would be written, for readers of a plan; none if the status is what it should be.
     pub fn changes(&self) -> Option<&Value> {
-        self.patch.as_ref().map(|patch| &patch["status"])
+        self.patch.as_ref()?.get("status")
     }
 
     /// What would be written if a write failed.

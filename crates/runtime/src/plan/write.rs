@@ -15,7 +15,7 @@ use crate::owner::Cascade;
 pub struct Write {
     /// The path of the collection, such as `/api/v1/namespaces/shop/pods`.
     pub collection: String,
-    /// Empty for a creation.
+    /// Empty if the server makes it.
     pub name: String,
     pub subresource: Option<&'static str>,
     pub what: What,
@@ -69,7 +69,7 @@ pub struct Said {
 impl Write {
     pub fn create<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
         let what = What::Create { body: encoded(object), count: 1, if_there: IfThere::Fail };
-        Write::at(collection_of(object), String::new(), what)
+        Write::at(collection_of(object), name_of(object.meta()), what)
     }
 
     pub fn replace<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
@@ -181,7 +181,7 @@ impl Write {
         self
     }
 
-    /// What is sent, for whoever looks at a plan.
+    /// What is sent, for readers of a plan.
     pub fn body(&self) -> Value {
         match &self.what {
             What::Create { body, .. } | What::Replace { body } => serde_json::from_slice(body).unwrap_or_default(),
@@ -204,10 +204,8 @@ impl fmt::Display for Write {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resource = self.collection.rsplit('/').next().unwrap_or_default();
         match &self.what {
-            What::Create { count: 1, .. } => match self.body()["metadata"]["name"].as_str() {
-                Some(name) => write!(formatter, "create {resource}/{name}"),
-                None => write!(formatter, "create {resource}"),
-            },
+            What::Create { .. } if !self.name.is_empty() => write!(formatter, "create {resource}/{}", self.name),
+            What::Create { count: 1, .. } => write!(formatter, "create {resource}"),
             What::Create { count, .. } => write!(formatter, "create {count} {resource}"),
             What::Replace { .. } => write!(formatter, "replace {resource}/{}", self.name),
             What::Merge { .. } | What::Strategic { .. } => write!(formatter, "patch {resource}/{}", self.name),

@@ -15,10 +15,26 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use pintle_runtime::plan::StatusUpdate;
+use pintle_runtime::{ApiError, Plan, Write};
 
 pub(super) use fenceposts::is_rolling;
-pub(super) use progress::failed_to_create;
 pub(super) use revision::same_template;
+
+/// What to write when the ReplicaSet could not be created: the condition, or that its name was taken by another template.
+pub(super) fn after_failed_creation(deployment: &Deployment, set: &str, error: &kube::Error, now: Timestamp) -> Plan {
+    let mut status = deployment.status.clone().unwrap_or_default();
+    if error.is_already_exists() {
+        // The count gives the next attempt another name.
+        status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+    } else {
+        let message = format!("Failed to create new replica set {set:?}: {}", error.server_message());
+        progress::failed_to_create(deployment, &mut status, message, Time(now));
+    }
+    let mut plan = Plan::default();
+    plan.set_status(deployment, deployment.status.as_ref(), &status);
+    plan
+}
 
 /// Everything the plan may know.
 #[derive(Clone, Debug)]
@@ -31,22 +47,7 @@ pub(super) struct Facts {
     pub(super) now: Timestamp,
 }
 
-/// What to write, in this order, and when to look again.
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    pub(super) writes: Vec<Write>,
-    /// The Deployment with a new status and revision, if either has changed.
-    pub(super) status: Option<Box<Deployment>>,
-    pub(super) look_again: Option<Duration>,
-}
-
-#[derive(Debug)]
-pub(super) enum Write {
-    Create { set: Box<ReplicaSet>, event: Option<String> },
-    Update { set: Box<ReplicaSet>, event: Option<String> },
-    Delete { name: String },
-}
-
+/// The writes: the new ReplicaSet first, if it must be created; then the status and the revision.
 pub(super) fn plan(facts: Facts) -> Plan {
     let mut rollout = Rollout::new(facts);
     if rollout.deployment.metadata.deletion_timestamp.is_some() {
@@ -79,7 +80,7 @@ struct Rollout {
     sets: Vec<Set>,
     /// Which of them has the Deployment's template.
     new: Option<usize>,
-    dropped: Vec<String>,
+    dropped: Vec<ReplicaSet>,
     with_running_pods: BTreeSet<String>,
     now: Timestamp,
 }
@@ -173,28 +174,34 @@ impl Rollout {
         Time(self.now)
     }
 
-    fn into_plan(self, status: DeploymentStatus, look_again: Option<Duration>) -> Plan {
+    fn into_plan(self, status: DeploymentStatus, again: Option<Duration>) -> Plan {
         let mut writes: Vec<Write> = Vec::new();
         // The new set first: should the process end in between, there is a Pod too many rather than one too few.
         let (mut sets, new) = (self.sets, self.new);
         let first: Vec<Set> = new.map(|new| sets.remove(new)).into_iter().collect();
         for found in first.into_iter().chain(sets) {
-            let (event, created, changed) = (found.event(), found.created, found.changed);
-            let set = Box::new(found.object);
-            match (created, changed) {
-                (true, _) => writes.push(Write::Create { set, event }),
-                (false, true) => writes.push(Write::Update { set, event }),
-                (false, false) => {}
-            }
+            let write = match (found.created, found.changed) {
+                (true, _) => Write::create(&found.object).warning("ReplicaSetCreateError", create_error(&found)),
+                (false, true) => Write::replace(&found.object),
+                (false, false) => continue,
+            };
+            writes.push(match found.event() {
+                Some(message) => write.saying("ScalingReplicaSet", message),
+                None => write,
+            });
         }
-        writes.extend(self.dropped.into_iter().map(|name| Write::Delete { name }));
-        let before = progress::normal(self.original.status.clone().unwrap_or_default());
-        let same = before == status && self.original.metadata.annotations == self.deployment.metadata.annotations;
-        let updated = Box::new(Deployment { status: Some(status), ..self.deployment });
-        match same {
-            true => Plan { writes, status: None, look_again },
-            // The write wakes the loop again, which then sets the timer.
-            false => Plan { writes, status: Some(updated), look_again: None },
+        writes.extend(self.dropped.iter().map(Write::delete));
+        let mut update = StatusUpdate::of(&self.deployment, self.original.status.as_ref(), &status);
+        let (before, after) = (self.original.metadata.annotations, self.deployment.metadata.annotations);
+        if before != after {
+            let before = before.unwrap_or_default();
+            let changed = after.into_iter().flatten().filter(|(key, value)| before.get(key) != Some(value));
+            update = update.annotating(changed.collect());
         }
+        Plan { writes, status: Some(update), again, ..Plan::default() }
     }
+}
+
+fn create_error(set: &Set) -> String {
+    format!("Failed to create new replica set {:?}: {{error}}", set.name())
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSetCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use pintle_runtime::conditions;
+use pintle_runtime::{Plan, conditions};
 
-use super::{Plan, Rollout, Set, fenceposts};
+use super::{Rollout, Set, fenceposts};
 
 const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";
@@ -159,12 +159,11 @@ impl Rollout {
     }
 }
 
-/// The Deployment's status after its ReplicaSet could not be created.
-pub(in super::super) fn failed_to_create(deployment: &Deployment, message: String, now: Time) -> Option<Deployment> {
-    deadline(deployment)?;
-    let mut deployment = deployment.clone();
-    set(deployment.status.get_or_insert_default(), condition(PROGRESSING, "False", CREATE_FAILED, message, now));
-    Some(deployment)
+/// Notes that the new ReplicaSet could not be created, where progress is watched at all.
+pub(super) fn failed_to_create(deployment: &Deployment, status: &mut DeploymentStatus, message: String, now: Time) {
+    if deadline(deployment).is_some() {
+        set(status, condition(PROGRESSING, "False", CREATE_FAILED, message, now));
+    }
 }
 
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {

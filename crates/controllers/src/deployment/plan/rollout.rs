@@ -88,7 +88,7 @@ impl Rollout {
         let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         old.sort_by_key(|set| (revision_of(set), set.object.metadata.creation_timestamp.clone()));
         let dropped = old.into_iter().take(surplus).filter(|set| is_settled_and_empty(set));
-        self.dropped = dropped.map(|set| set.name().to_owned()).collect();
+        self.dropped = dropped.map(|set| set.object.clone()).collect();
     }
 }
 
