@@ -18,7 +18,13 @@ mod status;
 mod tests;
 mod write;
 
+use std::fmt;
 use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
+
+use crate::events::reference;
 
 pub use execute::{Executor, Failed};
 pub use status::StatusUpdate;
@@ -27,6 +33,8 @@ pub use write::{IfThere, Pace, Said, What, Write};
 /// What is to be done about one object.
 #[derive(Debug, Default)]
 pub struct Plan {
+    /// The object that Events are about, unless they say otherwise.
+    pub about: ObjectReference,
     pub writes: Vec<Write>,
     pub status: Option<StatusUpdate>,
     pub events: Vec<Note>,
@@ -34,9 +42,10 @@ pub struct Plan {
     pub again: Option<Duration>,
 }
 
-/// An Event about the object that is reconciled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An Event about the object that is reconciled, or about another.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Note {
+    pub about: Option<ObjectReference>,
     pub is_warning: bool,
     pub reason: &'static str,
     pub message: String,
@@ -44,15 +53,25 @@ pub struct Note {
 
 impl Note {
     pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
-        Note { is_warning: false, reason, message: message.into() }
+        Note { about: None, is_warning: false, reason, message: message.into() }
     }
 
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
-        Note { is_warning: true, reason, message: message.into() }
+        Note { about: None, is_warning: true, reason, message: message.into() }
+    }
+
+    /// About another object than the one that is reconciled.
+    pub fn about<K: Resource<DynamicType = ()>>(self, object: &K) -> Self {
+        Note { about: Some(reference(object)), ..self }
     }
 }
 
 impl Plan {
+    /// Says which object this is about.
+    pub fn about<K: Resource<DynamicType = ()>>(self, object: &K) -> Self {
+        Plan { about: reference(object), ..self }
+    }
+
     /// Nothing but these writes.
     pub fn of(writes: Vec<Write>) -> Self {
         Plan { writes, ..Plan::default() }
@@ -66,5 +85,16 @@ impl Plan {
     /// Looks again after this time, or earlier if the plan says so already.
     pub fn look_again(&mut self, delay: Option<Duration>) {
         self.again = [self.again, delay].into_iter().flatten().min();
+    }
+}
+
+/// The writes, one after the other.
+impl fmt::Display for Plan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, write) in self.writes.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(formatter, "{separator}{write}")?;
+        }
+        Ok(())
     }
 }

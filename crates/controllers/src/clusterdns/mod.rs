@@ -3,7 +3,6 @@
 //! Watches Nodes, that Service and its slices. A node says in an annotation where it answers names; it may not write slices
 //! itself.
 
-mod apply;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -11,9 +10,9 @@ mod tests;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use pintle_meta::network::NAME_SERVER;
-use pintle_runtime::{Change, Context, Controller, Key};
+use pintle_runtime::{Change, Context, Controller, Executor, Key};
 
-use apply::Publisher;
+use plan::{NAME, NAMESPACE};
 
 /// Runs until the context's shutdown fires. Keys are Nodes.
 pub(crate) async fn run(context: Context) {
@@ -34,14 +33,19 @@ pub(crate) async fn run(context: Context) {
         false => Vec::new(),
     };
     let node_of = |key: Key| {
-        let node = key.name().strip_prefix(plan::NAME)?.strip_prefix('-')?;
-        (key.namespace() == plan::NAMESPACE).then(|| Key::cluster(node))
+        let node = key.name().strip_prefix(NAME)?.strip_prefix('-')?;
+        (key.namespace() == NAMESPACE).then(|| Key::cluster(node))
     };
+    let executor = Executor::new(&context, "cluster-dns-controller");
     Controller::new("cluster-dns", &context)
         .workers(1)
         .watch(&nodes, move |change| if matters(change) { vec![change.key()] } else { Vec::new() })
-        .watch(&services, move |change| every_node(change.key() == Key::new(plan::NAMESPACE, plan::NAME)))
+        .watch(&services, move |change| every_node(change.key() == Key::new(NAMESPACE, NAME)))
         .watch(&slices, move |change| node_of(change.key()).into_iter().collect())
-        .run(Publisher::new(&context, nodes, services, slices))
+        .run_plans(executor, move |key| {
+            let service = services.get(&Key::new(NAMESPACE, NAME));
+            let slice = slices.get(&Key::new(NAMESPACE, plan::slice_name(key.name())));
+            plan::plan(service.as_deref(), nodes.get(key).as_deref(), slice.as_deref())
+        })
         .await;
 }

@@ -5,41 +5,38 @@ use core::net::IpAddr;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use pintle_meta::network::{DNS_ADDRESS, NAME_SERVER, pod_ranges};
-use serde_json::{Value, json};
+use pintle_runtime::{Plan, Write};
+use serde_json::json;
 
 pub(super) const NAMESPACE: &str = "kube-system";
 pub(super) const NAME: &str = "kube-dns";
 const PORT: u16 = 53;
 
-/// What is to be done for one node.
-#[derive(Debug, PartialEq)]
-pub(super) enum Step {
-    Nothing,
-    MakeService,
-    MakeSlice,
-    /// In place of the one that is there.
-    ChangeSlice,
-    RemoveSlice,
+/// What is to be written for one node. The Service comes first; its slices when it is seen.
+pub(super) fn plan(service: Option<&Service>, node: Option<&Node>, slice: Option<&EndpointSlice>) -> Plan {
+    let wanted = node.and_then(slice_of);
+    let write = match (service, wanted, slice) {
+        (None, Some(_), _) => self::service().map(|service| Write::create(&service).unless_there()),
+        // A Service with a selector has Pods that answer in place of the nodes.
+        (Some(service), Some(wanted), slice) if !has_selector(service) => publish(wanted, slice),
+        (_, _, slice) => slice.map(Write::delete),
+    };
+    Plan::of(write.into_iter().collect())
 }
 
-pub(super) fn plan(service: Option<&Service>, node: Option<&Node>, slice: Option<&EndpointSlice>) -> Step {
-    let wanted = node.and_then(slice_of);
-    let Some(service) = service else {
-        return match (wanted, slice) {
-            (Some(_), _) => Step::MakeService,
-            (None, Some(_)) => Step::RemoveSlice,
-            (None, None) => Step::Nothing,
-        };
-    };
-    // Whoever gives it a selector has Pods of their own answer.
-    let selects = service.spec.as_ref().is_some_and(|spec| spec.selector.as_ref().is_some_and(|one| !one.is_empty()));
-    match (wanted.filter(|_| !selects), slice) {
-        (None, None) => Step::Nothing,
-        (None, Some(_)) => Step::RemoveSlice,
-        (Some(_), None) => Step::MakeSlice,
-        (Some(wanted), Some(slice)) if is_alike(&wanted, slice) => Step::Nothing,
-        (Some(_), Some(_)) => Step::ChangeSlice,
+fn has_selector(service: &Service) -> bool {
+    service.spec.as_ref().is_some_and(|spec| spec.selector.as_ref().is_some_and(|selector| !selector.is_empty()))
+}
+
+fn publish(wanted: EndpointSlice, present: Option<&EndpointSlice>) -> Option<Write> {
+    let Some(present) = present else { return Some(Write::create(&wanted).unless_there()) };
+    if is_alike(&wanted, present) {
+        return None;
     }
+    let mut changed = present.clone();
+    (changed.endpoints, changed.ports) = (wanted.endpoints, wanted.ports);
+    changed.metadata.labels = wanted.metadata.labels;
+    Some(Write::replace(&changed))
 }
 
 fn is_alike(one: &EndpointSlice, other: &EndpointSlice) -> bool {
@@ -74,11 +71,12 @@ pub(super) fn slice_of(node: &Node) -> Option<EndpointSlice> {
 }
 
 /// Each node asks itself.
-pub(super) fn service() -> Value {
-    json!({"apiVersion": "v1", "kind": "Service",
+pub(super) fn service() -> Option<Service> {
+    let service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": NAME, "namespace": NAMESPACE,
             "labels": {"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"}},
         "spec": {"clusterIP": DNS_ADDRESS, "internalTrafficPolicy": "Local", "ports": [
             {"name": "dns", "port": PORT, "protocol": "UDP", "targetPort": PORT},
-            {"name": "dns-tcp", "port": PORT, "protocol": "TCP", "targetPort": PORT}]}})
+            {"name": "dns-tcp", "port": PORT, "protocol": "TCP", "targetPort": PORT}]}});
+    serde_json::from_value(service).ok()
 }

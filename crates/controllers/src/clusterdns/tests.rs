@@ -3,7 +3,9 @@
 use k8s_openapi::api::core::v1::{Node, Service};
 use serde_json::json;
 
-use super::plan::{self, Step, plan};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::plan;
 
 fn node(server: Option<&str>) -> Node {
     let annotations = server.map(|address| json!({"network.pintle.dev/name-server": address}));
@@ -13,7 +15,11 @@ fn node(server: Option<&str>) -> Node {
 }
 
 fn service() -> Service {
-    serde_json::from_value(plan::service()).unwrap()
+    plan::service().unwrap()
+}
+
+fn planned(service: Option<&Service>, node: Option<&Node>, slice: Option<&EndpointSlice>) -> String {
+    plan::plan(service, node, slice).to_string()
 }
 
 #[test]
@@ -23,12 +29,12 @@ fn a_node_that_answers_names_stands_behind_the_service() {
     assert_eq!(slice.endpoints.as_ref().unwrap()[0].addresses, ["10.244.1.1"]);
     assert_eq!(slice.metadata.owner_references.as_ref().unwrap()[0].uid, "u1", "it goes with the node");
     for (found, expected) in [
-        (plan(None, Some(&with), None), Step::MakeService),
-        (plan(Some(&service), Some(&with), None), Step::MakeSlice),
-        (plan(Some(&service), Some(&with), Some(&slice)), Step::Nothing),
-        (plan(Some(&service), Some(&without), Some(&slice)), Step::RemoveSlice),
-        (plan(Some(&service), None, Some(&slice)), Step::RemoveSlice),
-        (plan(None, Some(&without), None), Step::Nothing),
+        (planned(None, Some(&with), None), "create services/kube-dns"),
+        (planned(Some(&service), Some(&with), None), "create endpointslices/kube-dns-n1"),
+        (planned(Some(&service), Some(&with), Some(&slice)), ""),
+        (planned(Some(&service), Some(&without), Some(&slice)), "delete endpointslices/kube-dns-n1"),
+        (planned(Some(&service), None, Some(&slice)), "delete endpointslices/kube-dns-n1"),
+        (planned(None, Some(&without), None), ""),
     ] {
         assert_eq!(found, expected);
     }
@@ -41,11 +47,11 @@ fn a_node_cannot_send_others_to_an_address_that_is_not_its_own() {
 }
 
 #[test]
-fn whoever_runs_coredns_has_it_asked_instead() {
+fn somebody_who_runs_coredns_has_it_asked_instead() {
     let mut service = service();
     service.spec.as_mut().unwrap().selector = Some([("k8s-app".to_owned(), "kube-dns".to_owned())].into());
     let with = node(Some("10.244.1.1"));
     let slice = plan::slice_of(&with);
-    assert_eq!(plan(Some(&service), Some(&with), slice.as_ref()), Step::RemoveSlice);
-    assert_eq!(plan(Some(&service), Some(&with), None), Step::Nothing);
+    assert_eq!(planned(Some(&service), Some(&with), slice.as_ref()), "delete endpointslices/kube-dns-n1");
+    assert_eq!(planned(Some(&service), Some(&with), None), "");
 }

@@ -3,16 +3,19 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::api::core::v1::Node;
-
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pintle_meta::network;
+use pintle_runtime::{Plan, Write};
+use serde_json::json;
 
 use crate::csr::{self, Asked};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Approve if whoever asks may create this subresource, and say so.
+    /// Approve if the requester may create this subresource, and say so.
     Ask {
         subresource: &'static str,
         message: &'static str,
@@ -45,6 +48,21 @@ pub(super) fn steps(request: &CertificateSigningRequest, node: Option<&Node>, ot
         }
         _ => Vec::new(),
     }
+}
+
+/// Approves the request at the version that was read.
+pub(super) fn approval(request: &CertificateSigningRequest, message: &str, now: Timestamp) -> Plan {
+    let mut conditions = request.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    conditions.push(CertificateSigningRequestCondition {
+        type_: "Approved".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("AutoApproved".to_owned()),
+        message: Some(message.to_owned()),
+        last_update_time: Some(Time(now)),
+        last_transition_time: Some(Time(now)),
+    });
+    let patch = json!({"status": {"conditions": conditions}});
+    Plan::of(vec![Write::merge_at_version(request, patch).of("approval")])
 }
 
 /// Whether a request may be approved once the node of that name has other addresses.

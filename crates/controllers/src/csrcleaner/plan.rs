@@ -2,12 +2,23 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use pintle_runtime::{Plan, Write};
 use x509_parser::prelude::parse_x509_pem;
 
 use crate::csr;
 
 const DONE: SignedDuration = SignedDuration::from_hours(1);
 const WAITING: SignedDuration = SignedDuration::from_hours(24);
+
+/// Deletes a request whose time is over, or looks again when it will be.
+pub(super) fn plan(request: &CertificateSigningRequest, now: Timestamp) -> Plan {
+    let Some(end) = ends_at(request) else { return Plan::default() };
+    let left = end.duration_since(now);
+    match left.is_positive() {
+        true => Plan { again: Some(left.unsigned_abs()), ..Plan::default() },
+        false => Plan::of(vec![Write::delete(request)]),
+    }
+}
 
 /// When a request goes; nothing if it is kept for good.
 pub(super) fn ends_at(request: &CertificateSigningRequest) -> Option<Timestamp> {

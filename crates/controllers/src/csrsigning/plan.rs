@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use pintle_runtime::Plan;
 
 use crate::csr::{self, Asked};
 
@@ -29,6 +32,30 @@ pub struct Order {
 
 /// Who signs: the certificate as PEM, or why there is none. What it is given has been checked and approved.
 pub type Authority = Arc<dyn Fn(&Order) -> Result<String, String> + Send + Sync>;
+
+/// Writes the certificate, or why there is none.
+pub(super) fn plan(request: &CertificateSigningRequest, now: Timestamp, serial: u128, authority: &Authority) -> Plan {
+    let signed = match step(request, now, serial) {
+        Step::Nothing => return Plan::default(),
+        Step::Fail(why) => Err(why.to_owned()),
+        Step::Sign(order) => authority(&order),
+    };
+    let mut status = request.status.clone().unwrap_or_default();
+    match signed {
+        Ok(pem) => status.certificate = Some(ByteString(pem.into_bytes())),
+        Err(why) => status.conditions.get_or_insert_default().push(CertificateSigningRequestCondition {
+            type_: "Failed".to_owned(),
+            status: "True".to_owned(),
+            reason: Some("SignerValidationFailure".to_owned()),
+            message: Some(why),
+            last_update_time: Some(Time(now)),
+            last_transition_time: Some(Time(now)),
+        }),
+    }
+    let mut plan = Plan::default();
+    plan.set_status(request, request.status.as_ref(), &status);
+    plan
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {

@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Endpoints, Node, ObjectReference, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use pintle_runtime::{
@@ -82,7 +82,7 @@ impl Reconciler for Slices {
         let Some(service) = self.services.get(key) else {
             // The slices go with their owner; the Endpoints object has none.
             let left = Plan::of(endpoints.iter().map(|endpoints| Write::delete(endpoints.as_ref())).collect());
-            return Ok(self.executor.execute_about(&ObjectReference::default(), left).await?);
+            return Ok(self.executor.carry_out(left).await?);
         };
         if !plan::is_ours(&service) || service.metadata.deletion_timestamp.is_some() {
             return Ok(Action::done());

@@ -3,16 +3,15 @@
 //! Watches Nodes. What it gives stands in `spec.podCIDRs`; beside it the node is told the addresses of all Pods, so that it can
 //! tell them from the rest of the world.
 
-mod apply;
 mod plan;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use pintle_meta::Range;
-use pintle_runtime::{Change, Context, Controller, Key};
-
-use apply::Giver;
+use pintle_runtime::{Change, Context, Controller, Executor, Key};
 
 /// All nodes are looked at together.
 const NODES: &str = "nodes";
@@ -28,9 +27,10 @@ pub(crate) async fn run(context: Context, cluster: Vec<Range>) {
         Change::Added(_) | Change::Deleted(_) => true,
         Change::Resync(_) => false,
     };
+    let executor = Executor::new(&context, "node-ipam-controller");
     Controller::new("node-ipam", &context)
         .workers(1)
         .watch(&nodes, move |change| if matters(change) { vec![Key::cluster(NODES)] } else { Vec::new() })
-        .run(Giver::new(&context, nodes, cluster))
+        .run_plans(executor, move |_| plan::plan(nodes.all().iter().map(Arc::as_ref), &cluster))
         .await;
 }

@@ -1,63 +1,65 @@
 //! Which node gets which part of the Pods' addresses.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::Node;
 use pintle_meta::Range;
-use pintle_meta::network::{node_parts, pod_ranges};
+use pintle_meta::network::{CLUSTER_CIDRS, node_parts, pod_ranges};
+use pintle_runtime::plan::{Note, Pace};
+use pintle_runtime::{Plan, Write};
+use serde_json::json;
 
-/// What is to be done for the nodes of a cluster.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
-    /// Nodes that get ranges, in this order.
-    pub give: Vec<(String, Vec<Range>)>,
-    /// Nodes for which nothing is left.
-    pub without: Vec<String>,
-    /// Nodes whose range has addresses of another's, which was there before: node, its range, the other node, its range.
-    pub overlapping: Vec<(String, Range, String, Range)>,
-}
-
-/// `given` was written and may not be seen yet.
-pub(super) fn plan<'a>(
-    nodes: impl Iterator<Item = &'a Node>,
-    cluster: &[Range],
-    given: &BTreeMap<String, Vec<Range>>,
-) -> Plan {
+/// Gives ranges to nodes that have none, and tells those whose ranges are of no use.
+pub(super) fn plan<'a>(nodes: impl Iterator<Item = &'a Node>, cluster: &[Range]) -> Plan {
     let mut nodes: Vec<&Node> = nodes.collect();
     nodes.sort_by_key(|node| (node.metadata.creation_timestamp.clone(), node.metadata.name.clone()));
     let mut plan = Plan::default();
-    let mut taken: Vec<(String, Range)> = Vec::new();
+    let mut taken: Vec<(&str, Range)> = Vec::new();
     for node in &nodes {
         let name = name(node);
-        for range in ranges(node).into_iter().chain(given.get(&name).into_iter().flatten().copied()) {
-            let other = taken.iter().find(|(owner, other)| *owner != name && other.overlaps(&range));
-            if let Some((owner, other)) = other {
-                plan.overlapping.push((name.clone(), range, owner.clone(), *other));
-            } else if !taken.contains(&(name.clone(), range)) {
-                taken.push((name.clone(), range));
+        for range in ranges(node) {
+            // Of two nodes with the same addresses the one that was there first has them.
+            match taken.iter().find(|(owner, other)| *owner != name && other.overlaps(&range)) {
+                Some((owner, other)) => plan.events.push(overlap(node, range, owner, *other)),
+                None => taken.push((name, range)),
             }
         }
     }
-    for node in nodes {
-        let name = name(node);
-        if !wants(node) || given.contains_key(&name) {
-            continue;
-        }
+    for node in nodes.into_iter().filter(|node| wants(node)) {
         let free = |range: &Range| node_parts(range).find(|part| !taken.iter().any(|(_, taken)| taken.overlaps(part)));
         let found: Option<Vec<Range>> = cluster.iter().map(free).collect();
         match found {
             Some(ranges) => {
-                taken.extend(ranges.iter().map(|range| (name.clone(), *range)));
-                plan.give.push((name, ranges));
+                taken.extend(ranges.iter().map(|range| (name(node), *range)));
+                plan.writes.push(given(node, &ranges, cluster));
             }
-            None => plan.without.push(name),
+            None => {
+                let message = format!("Node {} status is now: CIDRNotAvailable", name(node));
+                plan.events.push(Note::warning("CIDRNotAvailable", message).about(node));
+            }
         }
     }
     plan
 }
 
-pub(super) fn name(node: &Node) -> String {
-    node.metadata.name.clone().unwrap_or_default()
+fn given(node: &Node, ranges: &[Range], cluster: &[Range]) -> Write {
+    let text = |ranges: &[Range]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let (own, all) = (text(ranges), text(cluster).join(","));
+    let patch = json!({
+        "metadata": {"annotations": {CLUSTER_CIDRS: all}},
+        "spec": {"podCIDR": own.first(), "podCIDRs": own},
+    });
+    Write::merge(node, patch).paced(Pace::Together)
+}
+
+fn overlap(node: &Node, range: Range, owner: &str, taken: Range) -> Note {
+    let message = format!(
+        "its Pods' addresses {range} overlap with {taken} of node {owner}: its Pods are not reached from other nodes; \
+        delete the Node, so that it gets another range when it joins again"
+    );
+    Note::warning("CIDROverlap", message).about(node)
+}
+
+fn name(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// The ranges that a node has.

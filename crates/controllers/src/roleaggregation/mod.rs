@@ -3,16 +3,15 @@
 //! Watches ClusterRoles. The API server decides by what is selected, whether or not it was written down already; people and
 //! programs read what is written.
 
-mod apply;
 mod plan;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::ResourceExt;
-use pintle_runtime::{Context, Controller, Key};
-
-use apply::Aggregator;
+use pintle_runtime::{Context, Controller, Executor, Key};
 
 /// Runs until the context's shutdown fires. Keys are aggregating roles: any role may be one that they select, or was.
 pub(crate) async fn run(context: Context) {
@@ -25,8 +24,12 @@ pub(crate) async fn run(context: Context) {
             aggregating.map(|role| Key::cluster(role.name_any())).collect::<Vec<_>>()
         }
     };
+    let executor = Executor::new(&context, plan::MANAGER);
     Controller::new("clusterrole-aggregation", &context)
         .watch(&roles, move |_| aggregating())
-        .run(Aggregator::new(&context, roles))
+        .run_plans(executor, move |key| {
+            let all = roles.all();
+            roles.get(key).map(|role| plan::plan(&role, all.iter().map(Arc::as_ref))).unwrap_or_default()
+        })
         .await;
 }

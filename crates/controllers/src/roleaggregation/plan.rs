@@ -1,8 +1,23 @@
 //! Which rules an aggregating role must show.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pintle_meta::labels::Selector;
+use pintle_runtime::{Plan, Write};
 use serde_json::Value;
+
+/// Under this name Kubernetes' own loop owns the rules.
+pub(super) const MANAGER: &str = "clusterrole-aggregation-controller";
+
+/// Applies the rules that the role must show, if it does not.
+pub(super) fn plan<'a>(role: &ClusterRole, all: impl Iterator<Item = &'a ClusterRole> + Clone) -> Plan {
+    let Some(rules) = rules(role, all) else { return Plan::default() };
+    // With the UID of the role that was seen: one that is gone is not made again.
+    let (name, uid) = (role.metadata.name.clone(), role.metadata.uid.clone());
+    let metadata = ObjectMeta { name, uid, ..ObjectMeta::default() };
+    let wanted = ClusterRole { metadata, rules: Some(rules), ..ClusterRole::default() };
+    Plan::of(vec![Write::apply(&wanted, MANAGER)])
+}
 
 /// The rules of every selected role, selector by selector, each in the order of the roles' names, each rule once. None if that
 /// is what the role shows already, if it does not aggregate, or if one of its selectors cannot be read.

@@ -36,6 +36,7 @@ use crate::error::Error;
 use crate::informer::{Change, Informer, Registration};
 use crate::key::Key;
 use crate::owner;
+use crate::plan::{Executor, Plan};
 use crate::queue::{Class, Config, Queue, Rate};
 
 use expectations::{Expectations, View};
@@ -249,6 +250,12 @@ impl Controller {
         self.waker.get_or_init(make).clone()
     }
 
+    /// Works until the context's shutdown fires: what the function makes of what the informers show is carried out. For loops
+    /// that need to know nothing else.
+    pub async fn run_plans(self, executor: Executor, plan: impl Fn(&Key) -> Plan + Send + Sync + 'static) {
+        self.run(Planned { executor, plan }).await;
+    }
+
     /// Works until the context's shutdown fires; what is in hand then is finished.
     pub async fn run(self, reconciler: impl Reconciler) {
         let waker = self.waker();
@@ -290,6 +297,18 @@ impl Controller {
         if tokio::time::timeout(GRACE, finish).await.is_err() {
             tracing::warn!(controller = %name, "work in hand did not finish in time; dropped");
         }
+    }
+}
+
+/// A reconciler that is a plan and nothing else.
+struct Planned<F> {
+    executor: Executor,
+    plan: F,
+}
+
+impl<F: Fn(&Key) -> Plan + Send + Sync + 'static> Reconciler for Planned<F> {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
+        Ok(self.executor.carry_out((self.plan)(key)).await?)
     }
 }
 

@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use super::status::{IfFailed, StatusUpdate};
 use super::write::{IfThere, What, Write};
-use super::{Note, Pace, Plan};
+use super::{Pace, Plan};
 use crate::context::Context;
 use crate::controller::Action;
 use crate::error::{ApiError, Error};
-use crate::events::{Recorder, reference};
+use crate::events::Recorder;
 use crate::owner::Cascade;
 
 /// Executes plans, and records Events, in the name of one component. Cheap to clone.
@@ -83,13 +83,13 @@ impl Executor {
     where
         K: Resource<DynamicType = ()>,
     {
-        self.execute_about(&reference(object), plan).await
+        self.carry_out(plan.about(object)).await
     }
 
-    /// The same where only a reference is at hand, or the object is gone and what it left behind is cleaned up.
-    pub async fn execute_about(&self, object: &ObjectReference, plan: Plan) -> Result<Action, Failed> {
-        let Plan { writes, status, events, again } = plan;
-        let written = self.write_all(object, &writes).await;
+    /// Does what the plan says about the object that it names; without one its Events have nowhere to go.
+    pub async fn carry_out(&self, plan: Plan) -> Result<Action, Failed> {
+        let Plan { about, writes, status, events, again } = plan;
+        let written = self.write_all(&about, &writes).await;
         if let Some(status) = status {
             let failure = written.as_ref().err().map(|failed| &failed.error);
             let result = self.write_status(&status, failure).await;
@@ -104,15 +104,11 @@ impl Executor {
             }
         }
         written?;
-        for note in &events {
-            self.tell(object, note);
+        for note in events {
+            let kind = if note.is_warning { "Warning" } else { "Normal" };
+            self.recorder.record(note.about.as_ref().unwrap_or(&about), kind, note.reason, note.message);
         }
         Ok(again.map_or_else(Action::done, Action::requeue_after))
-    }
-
-    fn tell(&self, object: &ObjectReference, note: &Note) {
-        let kind = if note.is_warning { "Warning" } else { "Normal" };
-        self.recorder.record(object, kind, note.reason, note.message.clone());
     }
 
     async fn write_all(&self, object: &ObjectReference, writes: &[Write]) -> Result<(), Failed> {
@@ -258,6 +254,10 @@ fn is_fine(what: &What, error: &kube::Error) -> bool {
         // By its UID alone: another object has the name, and this one is gone.
         What::Delete { version: None, uid: Some(_), .. } => error.is_not_found() || error.is_conflict(),
         What::Delete { .. } => error.is_not_found(),
+        // Of an object that carries its UID: one that is gone is not made again.
+        What::Apply { object, .. } if object["metadata"]["uid"].is_string() => {
+            error.is_not_found() || error.is_conflict()
+        }
         What::Replace { .. } | What::Apply { .. } | What::StillThere { .. } => false,
     }
 }
