@@ -2,10 +2,12 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use pintle_runtime::{Plan, conditions};
 use serde_json::{Value, json};
 
 use super::plan;
+use super::scale::Wanted;
 
 fn budget(spec: Value) -> PodDisruptionBudget {
     let mut spec = spec;
@@ -16,6 +18,18 @@ fn budget(spec: Value) -> PodDisruptionBudget {
 fn pod(name: &str, ready: bool) -> Pod {
     let conditions = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
     serde_json::from_value(json!({"metadata": {"name": name, "labels": {"app": "web"}}, "status": {"phase": "Running", "conditions": conditions}})).unwrap()
+}
+
+fn planned(
+    budget: &PodDisruptionBudget,
+    pods: &[Pod],
+    replicas: i32,
+    now: Timestamp,
+) -> (Plan, PodDisruptionBudgetStatus) {
+    let covered: Vec<&Pod> = pods.iter().collect();
+    let plan = plan::plan(budget, &covered, Ok(Wanted { replicas, unmanaged: Vec::new() }), now);
+    let status = serde_json::from_value(plan.status.as_ref().unwrap().wanted().clone()).unwrap();
+    (plan, status)
 }
 
 #[test]
@@ -31,8 +45,7 @@ fn a_budget_allows_as_many_evictions_as_leave_enough() {
         (json!({"minAvailable": 1}), 0, 0, 1, 0),
     ] {
         let pods: Vec<Pod> = (0..3.max(ready)).map(|i| pod(&format!("p{i}"), i < ready)).collect();
-        let covered: Vec<&Pod> = pods.iter().collect();
-        let (status, _) = plan::status(&budget(spec.clone()), &covered, should_be, Timestamp::UNIX_EPOCH);
+        let (_, status) = planned(&budget(spec.clone()), &pods, should_be, Timestamp::UNIX_EPOCH);
         assert_eq!(
             (status.desired_healthy, status.disruptions_allowed),
             (Some(desired), Some(allowed)),
@@ -52,11 +65,10 @@ fn an_eviction_that_was_granted_counts_until_its_pod_is_gone_or_two_minutes_are_
     )
     .unwrap();
     let pods = [pod("p0", true), pod("p1", true)];
-    let covered: Vec<&Pod> = pods.iter().collect();
-    let (status, again) = plan::status(&budget, &covered, 2, now);
+    let (plan, status) = planned(&budget, &pods, 2, now);
     assert_eq!((status.current_healthy, status.disruptions_allowed), (Some(1), Some(0)));
-    assert_eq!(again.map(|wait| wait.as_secs()), Some(120));
-    let (status, _) = plan::status(&budget, &covered, 2, now + jiff::SignedDuration::from_secs(121));
+    assert_eq!(plan.again.map(|wait| wait.as_secs()), Some(120));
+    let (_, status) = planned(&budget, &pods, 2, now + jiff::SignedDuration::from_secs(121));
     assert_eq!(status.disruptions_allowed, Some(1));
 }
 
@@ -65,4 +77,27 @@ fn a_budget_without_a_selector_covers_nothing() {
     let mut budget = budget(json!({}));
     budget.spec.as_mut().unwrap().selector = None;
     assert!(!plan::covers(&budget, &pod("p", true)));
+}
+
+#[test]
+fn nothing_may_be_evicted_while_it_is_not_known_what_the_owners_want() {
+    let mut budget = budget(json!({"maxUnavailable": 1}));
+    budget.status = serde_json::from_value(
+        json!({"currentHealthy": 3, "desiredHealthy": 2, "disruptionsAllowed": 1, "expectedPods": 3}),
+    )
+    .unwrap();
+    let plan = plan::plan(&budget, &[&pod("p0", true)], Err("no scale".into()), Timestamp::UNIX_EPOCH);
+    let status: PodDisruptionBudgetStatus = serde_json::from_value(plan.status.unwrap().wanted().clone()).unwrap();
+    let condition = conditions::find(status.conditions.as_deref().unwrap(), "DisruptionAllowed").unwrap();
+    assert_eq!((status.disruptions_allowed, condition.reason.as_str()), (Some(0), "SyncFailed"));
+    assert_eq!(plan.events[0].reason, "CalculateExpectedPodCountFailed");
+}
+
+#[test]
+fn a_pod_without_an_owner_is_reported_and_counts_for_nothing() {
+    let wanted = Wanted { replicas: 0, unmanaged: vec!["p0".into()] };
+    let plan =
+        plan::plan(&budget(json!({"maxUnavailable": 1})), &[&pod("p0", true)], Ok(wanted), Timestamp::UNIX_EPOCH);
+    assert_eq!(plan.events[0].reason, "UnmanagedPods");
+    assert_eq!(plan.status.unwrap().wanted()["disruptionsAllowed"], 0);
 }
