@@ -10,7 +10,7 @@
 //! - `endpointslice`: which Pods stand behind a Service
 //! - `clusterdns`: which nodes answer names
 //! - `nodeipam`: which addresses the Pods of each node get
-//! - `nodelifecycle`: what becomes of a node that falls silent, and of its Pods
+//! - `nodelifecycle`, `tainteviction`: what becomes of a node that falls silent, and of its Pods
 //! - `volumes`: claims and volumes find each other
 //! - `protection`: storage that is deleted stays until nothing uses it
 //! - `disruption`: how many Pods may be evicted now
@@ -40,6 +40,7 @@ mod endpointslice;
 mod clusterdns;
 mod nodeipam;
 mod nodelifecycle;
+mod tainteviction;
 
 mod volumes;
 

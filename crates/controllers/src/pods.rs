@@ -32,6 +32,18 @@ fn orphans_of(namespace: &str) -> String {
     format!("orphans/{namespace}")
 }
 
+/// Name of the index that finds the Pods of a node.
+const BY_NODE: &str = "node";
+
+/// Makes `on_node` work.
+pub(crate) fn index_by_node(pods: &Informer<Pod>) {
+    pods.add_index(BY_NODE, |pod| vec![node_name(pod).to_owned()]);
+}
+
+pub(crate) fn on_node(pods: &Informer<Pod>, node: &str) -> Vec<std::sync::Arc<Pod>> {
+    pods.by_index(BY_NODE, node)
+}
+
 pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }

@@ -49,6 +49,7 @@ pub fn roster() -> Vec<Loop> {
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
+        entry("tainteviction", "taint-eviction-controller", |context, _| Box::pin(crate::tainteviction::run(context))),
         entry("nodeipam", "node-ipam-controller", |context, options| {
             Box::pin(crate::nodeipam::run(context, options.cluster_cidrs))
         }),

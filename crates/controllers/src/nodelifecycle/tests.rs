@@ -1,13 +1,14 @@
 //! What someone whose node dies, or merely stutters, would lose.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
 
-use super::plan::{self, Fate, Heard, Verdict};
+use super::plan::{self, Facts, Heard, Turn, Verdict, Zones};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -68,68 +69,95 @@ fn a_node_that_never_reported_is_timed_from_its_creation() {
     assert!(matches!(plan::judge(&fresh, &heard, at(61)), Verdict::Silent(_)));
 }
 
+/// The taints that the plan puts on the node; nothing if it writes none.
+fn tainted(node: &Node, turn: Turn) -> Option<Vec<Taint>> {
+    let facts = Facts { verdict: Verdict::KnownSilent, was_ready: false, turn, pods: Vec::new(), now: at(0) };
+    let plan = plan::plan(node, facts);
+    plan.writes.first().map(|write| serde_json::from_value(write.body()["spec"]["taints"].clone()).unwrap())
+}
+
 #[test]
 fn a_silent_node_gets_no_new_pods_and_loses_its_old_ones() {
-    let taints = plan::wanted_taints(&node("Unknown", json!([])), true, at(0)).unwrap();
+    let taints = tainted(&node("Unknown", json!([])), Turn::Now).unwrap();
     assert_eq!(keys(&taints), ["unreachable:NoSchedule", "unreachable:NoExecute"]);
     assert!(taints[1].time_added.is_some());
-    let taints = plan::wanted_taints(&node("False", json!(taints)), true, at(0)).unwrap();
+    let taints = tainted(&node("False", json!(taints)), Turn::Now).unwrap();
     assert_eq!(keys(&taints), ["not-ready:NoSchedule", "not-ready:NoExecute"]);
-    assert_eq!(plan::wanted_taints(&node("True", json!(taints)), true, at(0)), Some(Vec::new()));
+    let later = tainted(&node("Unknown", json!(taints)), Turn::After(None)).unwrap();
+    assert_eq!(keys(&later), ["unreachable:NoSchedule", "unreachable:NoExecute"], "it is being emptied already");
+    assert_eq!(tainted(&node("True", json!(taints)), Turn::Now), Some(Vec::new()));
 }
 
 #[test]
 fn when_no_node_is_healthy_no_pod_is_driven_away() {
-    let taints = plan::wanted_taints(&node("Unknown", json!([])), false, at(0)).unwrap();
+    let taints = tainted(&node("Unknown", json!([])), Turn::Never).unwrap();
     assert_eq!(keys(&taints), ["unreachable:NoSchedule"]);
+    let driven = tainted(&node("Unknown", json!([])), Turn::Now).unwrap();
+    assert_eq!(keys(&tainted(&node("Unknown", json!(driven)), Turn::Never).unwrap()), ["unreachable:NoSchedule"]);
 }
 
 #[test]
 fn a_users_taints_are_left_alone() {
     let own = json!([{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]);
-    assert_eq!(plan::wanted_taints(&node("True", own.clone()), true, at(0)), None);
-    let taints = plan::wanted_taints(&node("False", own), true, at(0)).unwrap();
-    assert_eq!(taints[0].key, "dedicated");
+    assert_eq!(tainted(&node("True", own.clone()), Turn::Now), None);
+    assert_eq!(tainted(&node("False", own), Turn::Now).unwrap()[0].key, "dedicated");
 }
 
 #[test]
-fn a_pod_stays_as_long_as_it_tolerates() {
-    let taint =
-        |key: &str| Taint { key: key.into(), effect: "NoExecute".into(), time_added: Some(at(0).into()), value: None };
-    let pod = |tolerations: Value| -> Pod {
-        serde_json::from_value(json!({"spec": {"containers": [], "tolerations": tolerations}})).unwrap()
+fn a_silent_node_is_said_to_be_so_before_anything_follows_from_it() {
+    let facts = |verdict| {
+        let pod = json!({"metadata": {"name": "p", "namespace": "shop", "uid": "p"},
+                         "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let pods = vec![Arc::new(serde_json::from_value(pod).unwrap())];
+        Facts { verdict, was_ready: true, turn: Turn::Now, pods, now: at(0) }
     };
-    let seconds = |seconds: i64| {
-        let mut toleration = json!({"key": "down", "operator": "Exists", "effect": "NoExecute"});
-        toleration["tolerationSeconds"] = json!(seconds);
-        toleration
+    let silent = plan::plan(&node("True", json!([])), facts(Verdict::Silent(Vec::new())));
+    assert_eq!((silent.to_string().as_str(), silent.events.len()), ("patch nodes/n1/status", 0));
+    let known = plan::plan(&node("Unknown", json!([])), facts(Verdict::KnownSilent));
+    assert_eq!(known.to_string(), "patch pods/p/status, patch nodes/n1");
+    assert_eq!(known.writes[0].body()["status"]["conditions"][0]["status"], "False", "it gets no traffic");
+    let reasons: Vec<&str> = known.events.iter().map(|note| note.message.as_str()).collect();
+    assert_eq!(reasons, ["Node n1 status is now: NodeNotReady", "Node is not ready"]);
+}
+
+/// Nodes of a zone, so many of which are ready.
+fn zone(name: &str, size: usize, ready: usize) -> Vec<Arc<Node>> {
+    let node = |index: usize| {
+        let mut node = node(if index < ready { "True" } else { "Unknown" }, json!([]));
+        node.metadata.name = Some(format!("{name}-{index}"));
+        node.metadata.labels = Some([("topology.kubernetes.io/zone".to_owned(), name.to_owned())].into());
+        Arc::new(node)
     };
+    (0..size).map(node).collect()
+}
+
+#[test]
+fn a_partition_does_not_empty_most_of_a_cluster_at_once() {
+    let seconds = |seconds: u64| Turn::After(Some(Duration::from_secs(seconds)));
     let cases = [
-        (json!([]), 0, Fate::GoesNow),
-        (json!([seconds(300)]), 100, Fate::GoesIn(Duration::from_secs(200))),
-        (json!([seconds(300)]), 300, Fate::GoesNow),
-        (json!([seconds(0)]), 0, Fate::GoesNow),
-        (json!([{"operator": "Exists"}]), 9999, Fate::Stays),
-        (json!([{"key": "down", "operator": "Exists", "effect": "NoSchedule"}]), 0, Fate::GoesNow),
-        (json!([{"key": "down", "operator": "Equal", "value": "x"}]), 0, Fate::GoesNow),
-        (json!([{"key": "other", "operator": "Exists"}]), 0, Fate::GoesNow),
+        // Size, ready ones, and what the second node of the zone gets right after the first.
+        ("some are silent", 10, 8, Turn::Now, seconds(10)),
+        ("two of three are silent", 3, 1, Turn::Now, seconds(10)),
+        ("most of a small zone is silent", 10, 4, Turn::After(None), Turn::After(None)),
+        ("most of a large zone is silent", 100, 45, Turn::Now, seconds(100)),
+        ("all of one zone is silent", 10, 0, Turn::Now, seconds(10)),
     ];
-    for (tolerations, now, expected) in cases {
-        let fate = plan::fate(&pod(tolerations.clone()), &[taint("down")], at(0), at(now));
-        assert_eq!(fate, expected, "{tolerations} after {now} s");
+    for (why, size, ready, first, second) in cases {
+        let mut nodes = zone("b", size, ready);
+        nodes.extend(zone("a", 3, 3));
+        let mut zones = Zones::default();
+        assert_eq!(zones.turn(&nodes[size - 1], &nodes, at(0)), first, "{why}");
+        assert_eq!(zones.turn(&nodes[size - 2], &nodes, at(0)), second, "{why}");
     }
-    let both = [taint("down"), taint("other")];
-    let fate = plan::fate(&pod(json!([seconds(300), {"key": "other", "operator": "Exists"}])), &both, at(0), at(0));
-    assert_eq!(fate, Fate::GoesIn(Duration::from_secs(300)));
 }
 
 #[test]
-fn pods_of_a_silent_node_get_no_traffic() {
-    let pod = |status: &str| -> Pod {
-        serde_json::from_value(json!({"status": {"conditions": [{"type": "Ready", "status": status}]}})).unwrap()
-    };
-    assert_eq!(plan::not_ready_now(&pod("True"), at(0)).unwrap()[0].status, "False");
-    assert_eq!(plan::not_ready_now(&pod("False"), at(0)), None);
-    let conditions = plan::evicted(&pod("False"), at(0));
-    assert_eq!(conditions[1].reason.as_deref(), Some("DeletionByTaintManager"));
+fn no_node_is_emptied_while_none_is_healthy_and_each_gets_its_time_again_after() {
+    let (down, mut zones) = (zone("a", 3, 0), Zones::default());
+    assert!(!zones.recovered(&down));
+    assert_eq!(zones.turn(&down[0], &down, at(0)), Turn::Never);
+    let up = zone("a", 3, 1);
+    assert!(zones.recovered(&up), "the first one that answers");
+    assert!(!zones.recovered(&up));
+    assert_eq!(zones.turn(&up[2], &up, at(1)), Turn::Now);
 }

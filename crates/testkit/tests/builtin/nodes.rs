@@ -10,7 +10,7 @@ use std::time::Duration;
 #[test]
 fn pods_leave_a_dead_node_and_stay_on_one_that_came_back_wherever_that_loop_is_lost() {
     let scenario = Scenario::of("node-lifecycle-controller")
-        .on(with(&["nodelifecycle", "serviceaccount"], 1, true))
+        .on(with(&["nodelifecycle", "tainteviction", "serviceaccount"], 1, true))
         .setup(|cluster| async move {
             cluster.settle().await;
             create(&cluster, pod("stays")).await;
@@ -25,6 +25,38 @@ fn pods_leave_a_dead_node_and_stay_on_one_that_came_back_wherever_that_loop_is_l
             cluster.settle().await;
             cluster.start_nodes();
             cluster.advance(Duration::from_secs(60)).await;
+        });
+    torture(&scenario);
+}
+
+/// What would be lost: a Pod that should have gone, or one that should have stayed.
+#[test]
+fn a_tainted_node_is_left_by_those_who_do_not_tolerate_it_whatever_happens_to_the_loop() {
+    let scenario = Scenario::of("taint-eviction-controller")
+        .on(with(&["nodelifecycle", "tainteviction", "serviceaccount"], 1, true))
+        .setup(|cluster| async move {
+            cluster.settle().await;
+            for (name, tolerations) in [
+                ("leaves", json!([])),
+                ("stays", json!([{"key": "maintenance", "operator": "Exists"}])),
+                (
+                    "leaves-later",
+                    json!([{"key": "maintenance", "operator": "Exists", "effect": "NoExecute",
+                    "tolerationSeconds": 45}]),
+                ),
+            ] {
+                let mut tolerant = pod(name);
+                tolerant["spec"]["tolerations"] = tolerations;
+                create(&cluster, tolerant).await;
+            }
+            cluster.settle().await;
+        })
+        .steps(|cluster| async move {
+            let nodes: Api<Node> = Api::all(cluster.client());
+            let name = nodes.list(&Default::default()).await.unwrap().items[0].metadata.name.clone().unwrap();
+            let taint = json!({"spec": {"taints": [{"key": "maintenance", "effect": "NoExecute"}]}});
+            nodes.patch(&name, &PatchParams::default(), &Patch::Merge(taint)).await.unwrap();
+            cluster.advance(Duration::from_secs(90)).await;
         });
     torture(&scenario);
 }
