@@ -46,12 +46,18 @@ pub struct Context {
 impl Context {
     /// Call it inside a tokio runtime: the event sink starts here.
     pub fn new(client: Client, clock: Clock, random: Random, shutdown: Shutdown) -> Self {
+        Context::seen_by(Metrics::default(), client, clock, random, shutdown)
+    }
+
+    /// The same, whose loops, informers and events are counted there.
+    pub(crate) fn seen_by(metrics: Metrics, client: Client, clock: Clock, random: Random, shutdown: Shutdown) -> Self {
         let base = client;
         let signature = Signature { cluster: ClusterId::next(), ..Signature::default() };
         let client = signature.over(&base);
         let informers = Informers::new(client.clone(), random.clone(), shutdown.clone()).in_cluster(signature.cluster);
-        let events = Sink::start(client.clone(), clock.clone(), random.clone(), shutdown.clone());
-        let (name, board, metrics) = Default::default();
+        let events = Sink::start(&client, clock.clone(), &random, metrics.clone(), &shutdown);
+        metrics.observe_informers(informers.watching());
+        let (name, board) = Default::default();
         Context { name, client, clock, random, informers, shutdown, board, metrics, events, base, signature }
     }
 
@@ -67,8 +73,9 @@ impl Context {
     /// The same for another cluster: informers and events of its own; clock, chance, shutdown, board and metrics shared. A
     /// loop of this context may watch the other's informers as well as its own.
     pub fn in_cluster(&self, client: Client) -> Context {
-        let other = Context::new(client, self.clock.clone(), self.random.clone(), self.shutdown.clone());
-        Context { board: self.board.clone(), metrics: self.metrics.clone(), ..other }
+        let (clock, random, shutdown) = (self.clock.clone(), self.random.clone(), self.shutdown.clone());
+        let other = Context::seen_by(self.metrics.clone(), client, clock, random, shutdown);
+        Context { board: self.board.clone(), ..other }
     }
 
     /// The same context while a Lease is held: it ends with the leadership, and its writes carry the term, so that a

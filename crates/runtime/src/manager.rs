@@ -20,13 +20,14 @@
 //! - Writes of a led loop carry the term of the leadership; see [`Context::led`].
 //! - A stop, by a signal or by the trigger, lets every loop finish what it has in hand and gives the Lease back.
 //! - `/healthz` fails while a key has been in the hands of its worker for too long: the watchdog also names it in the log.
-//! - `/readyz` fails until the loops run, or, in a process that waits for the Lease, not at all: it is ready to take over.
+//! - `/readyz` fails until the loops run and their informers have synced, and says in the log which has not, and why. A process
+//!   that waits for the Lease is ready to take over.
+//! - A loop that ends before the stop ends the process: the error names it.
 
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -37,6 +38,7 @@ use tokio::net::TcpListener;
 
 use crate::board::Board;
 use crate::context::Context;
+use crate::informer::Informers;
 use crate::key::Key;
 use crate::leader::{LeaderConfig, Leadership, lead};
 use crate::serve::{Health, Metrics, serve};
@@ -54,6 +56,39 @@ pub enum Failed {
     Connect(String),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
+    #[error("{0} ended before the process was told to stop")]
+    Ended(String),
+}
+
+/// The loops that run now.
+#[derive(Clone, Default)]
+struct Loops(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// They have been started at least once; their informers.
+    running: Option<Informers>,
+    /// The first that ended too early.
+    ended: Option<String>,
+}
+
+impl Loops {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the loops wait for.
+    fn unsynced(&self) -> Vec<String> {
+        let informers = self.state().running.clone();
+        let views = informers.map(|informers| informers.views()).unwrap_or_default();
+        let waiting = views.into_iter().filter(|view| !view.is_synced);
+        waiting
+            .map(|view| match view.why_lost {
+                Some(why) => format!("the informer of {} has not synced: {why}", view.path),
+                None => format!("the informer of {} has not synced", view.path),
+            })
+            .collect()
+    }
 }
 
 /// A process under construction.
@@ -150,24 +185,31 @@ impl Manager {
             Some(address) => Some(TcpListener::bind(address).await.map_err(|error| Failed::Listen(address, error))?),
             None => None,
         };
-        let started = Arc::new(AtomicBool::new(false));
-        self.checks(started.clone());
+        let loops = Loops::default();
+        self.checks(loops.clone());
         let serving = async {
             if let Some(listener) = listener {
                 serve(listener, self.health.clone(), self.metrics.clone(), self.shutdown.clone()).await;
             }
         };
         let stop = async {
-            end.await;
+            tokio::select! {
+                biased;
+                // A loop that ended too early has fired it already.
+                () = self.shutdown.fired() => {}
+                () = end => {}
+            }
             tracing::info!(manager = %self.name, "stopping; work in hand is finished");
             self.trigger.fire();
         };
-        let all = async { tokio::join!(self.start_always(), self.start_led(&started), self.watch_over(), serving) };
+        let led = async { tokio::join!(self.start_always(&loops), self.start_led(&loops)) };
+        let all = async { tokio::join!(led, self.watch_over(&loops), serving) };
         tokio::join!(stop, all);
-        Ok(())
+        let ended = loops.state().ended.take();
+        ended.map_or(Ok(()), |name| Err(Failed::Ended(name)))
     }
 
-    fn checks(&self, started: Arc<AtomicBool>) {
+    fn checks(&self, loops: Loops) {
         self.metrics.observe_board(&self.board);
         let (board, limit) = (self.board.clone(), self.stuck_after);
         self.health.live("watchdog", move || match board.stuck(limit).first() {
@@ -175,49 +217,75 @@ impl Manager {
             None => Ok(()),
         });
         let waits = self.lease.is_some();
-        self.health.ready("loops", move || match waits || started.load(Ordering::Acquire) {
-            true => Ok(()),
-            false => Err("the loops have not started".to_owned()),
+        self.health.ready("loops", move || {
+            let is_running = loops.state().running.is_some();
+            match (loops.unsynced().into_iter().next(), is_running || waits) {
+                (Some(why), _) => Err(why),
+                (None, true) => Ok(()),
+                (None, false) => Err("the loops have not started".to_owned()),
+            }
         });
     }
 
-    async fn start_always(&self) {
-        start_all(&self.always, &self.context(self.shutdown.clone())).await;
+    async fn start_always(&self, loops: &Loops) {
+        self.start_all(&self.always, &self.context(self.shutdown.clone()), loops).await;
     }
 
-    async fn start_led(&self, started: &AtomicBool) {
+    async fn start_led(&self, loops: &Loops) {
         match &self.lease {
-            None => {
-                started.store(true, Ordering::Release);
-                start_all(&self.led, &self.context(self.shutdown.clone())).await;
-            }
+            None => self.run_loops(self.context(self.shutdown.clone()), loops).await,
             Some(lease) => {
                 let compete = self.context(self.shutdown.clone());
                 let name = lease.name.clone();
                 let run = async |leadership: Leadership| {
                     let _leading = Leading::begin(&self.metrics, &name);
                     let context = self.context(leadership.shutdown.clone()).led(&leadership);
-                    start_all(&self.led, &context).await;
+                    self.run_loops(context, loops).await;
+                    loops.state().running = None;
                 };
                 lead(&compete, lease.clone(), run).await;
             }
         }
     }
 
+    async fn run_loops(&self, context: Context, loops: &Loops) {
+        // Loops ask for their informers before they first wait; only then is it known what must sync.
+        let started = async { loops.state().running = Some(context.informers.clone()) };
+        futures::future::join(self.start_all(&self.led, &context, loops), started).await;
+    }
+
+    /// Runs all of them side by side, each under its own name, until the last has ended. Dropped, it drops them.
+    async fn start_all(&self, runs: &[(String, Run)], context: &Context, loops: &Loops) {
+        let running = runs.iter().map(async |(name, run)| {
+            let (_trigger, own) = context.named(name);
+            run(own).await;
+            if !context.shutdown.has_fired() {
+                tracing::error!(manager = %self.name, part = %name, "a part of this process ended; stopping the rest");
+                loops.state().ended.get_or_insert_with(|| name.clone());
+                self.trigger.fire();
+            }
+        });
+        join_all(running).await;
+    }
+
     fn context(&self, shutdown: Shutdown) -> Context {
-        let mut context = Context::new(self.client.clone(), self.clock.clone(), self.random.clone(), shutdown);
-        (context.board, context.metrics) = (self.board.clone(), self.metrics.clone());
+        let (client, clock, random) = (self.client.clone(), self.clock.clone(), self.random.clone());
+        let mut context = Context::seen_by(self.metrics.clone(), client, clock, random, shutdown);
+        context.board = self.board.clone();
         context
     }
 
-    /// Names in the log, once, each key whose worker does not come back.
-    async fn watch_over(&self) {
+    /// Names in the log each key whose worker does not come back, once, and each informer that does not sync.
+    async fn watch_over(&self, loops: &Loops) {
         let mut named: BTreeSet<(String, Key)> = BTreeSet::new();
         loop {
             tokio::select! {
                 biased;
                 () = self.shutdown.fired() => return,
                 () = tokio::time::sleep(LOOK) => {}
+            }
+            for why in loops.unsynced() {
+                tracing::warn!(manager = %self.name, why, "loops wait");
             }
             let stuck = self.board.stuck(self.stuck_after);
             named.retain(|(name, key)| stuck.iter().any(|(stuck, on, _)| stuck == name && on == key));
@@ -245,15 +313,6 @@ impl Drop for Leading<'_> {
     fn drop(&mut self) {
         self.0.leads(self.1, false);
     }
-}
-
-/// Runs all of them side by side, each under its own name, until the last has ended. Dropped, it drops them.
-async fn start_all(runs: &[(String, Run)], context: &Context) {
-    let running = runs.iter().map(|(name, run)| async {
-        let (_trigger, own) = context.named(name);
-        run(own).await;
-    });
-    join_all(running).await;
 }
 
 async fn signal() {

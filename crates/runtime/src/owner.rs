@@ -1,7 +1,9 @@
 //! Who owns what: controller references, and whether an object is to be kept, adopted or let go.
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
 
+use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
 use kube::api::{DeleteParams, Preconditions};
@@ -9,6 +11,7 @@ use kube::core::{Selector, SelectorExt};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::key::Key;
 
 /// The owner that manages this object, if one does; there is at most one.
 pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
@@ -21,16 +24,41 @@ pub fn is_controlled_by(meta: &ObjectMeta, uid: Option<&str>) -> bool {
 }
 
 /// The key of the controller of a kind, to wake it when what it owns changes.
-pub fn controller_key<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Option<crate::Key> {
-    controller_key_of(&K::group(&()), &K::kind(&()), meta)
+pub fn controller_key<K>(meta: &ObjectMeta) -> Option<Key>
+where
+    K: Resource<DynamicType = (), Scope: 'static>,
+{
+    Kind::of::<K>().controller_key(meta)
 }
 
-/// The same for a kind that is known by name.
-pub fn controller_key_of(group: &str, kind: &str, meta: &ObjectMeta) -> Option<crate::Key> {
-    let owner = controller_of(meta)?;
-    let owner_group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    (owner.kind == kind && owner_group == group)
-        .then(|| crate::Key::new(meta.namespace.clone().unwrap_or_default(), owner.name.clone()))
+/// A kind that owns others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    pub group: String,
+    pub kind: String,
+    /// Its objects are in no namespace, also where those that they own are.
+    pub is_cluster_scoped: bool,
+}
+
+impl Kind {
+    pub fn of<K>() -> Self
+    where
+        K: Resource<DynamicType = (), Scope: 'static>,
+    {
+        Kind {
+            group: K::group(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            is_cluster_scoped: TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>(),
+        }
+    }
+
+    /// The key of the object's controller, if it is of this kind.
+    pub fn controller_key(&self, meta: &ObjectMeta) -> Option<Key> {
+        let owner = controller_of(meta)?;
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        let namespace = if self.is_cluster_scoped { "" } else { meta.namespace.as_deref().unwrap_or_default() };
+        (owner.kind == self.kind && group == self.group).then(|| Key::new(namespace, owner.name.clone()))
+    }
 }
 
 /// A reference that says: this object manages the other, and cannot go in the foreground before it.
@@ -134,6 +162,26 @@ mod tests {
             deletion_timestamp: deleting.then(|| jiff::Timestamp::UNIX_EPOCH.into()),
             ..ObjectMeta::default()
         }
+    }
+
+    #[test]
+    fn a_cluster_scoped_owner_is_woken_by_what_it_owns_in_a_namespace() {
+        use k8s_openapi::api::apps::v1::ReplicaSet;
+        use k8s_openapi::api::core::v1::Node;
+        let owned_by = |api_version: &str, kind: &str| {
+            let owner = OwnerReference {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                name: "x".into(),
+                controller: Some(true),
+                ..OwnerReference::default()
+            };
+            let namespace = Some("shop".to_owned());
+            ObjectMeta { namespace, owner_references: Some(vec![owner]), ..ObjectMeta::default() }
+        };
+        assert_eq!(controller_key::<Node>(&owned_by("v1", "Node")), Some(Key::cluster("x")));
+        assert_eq!(controller_key::<ReplicaSet>(&owned_by("apps/v1", "ReplicaSet")), Some(Key::new("shop", "x")));
+        assert_eq!(controller_key::<ReplicaSet>(&owned_by("v1", "ReplicaSet")), None);
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! - A broken watch resumes at the last resourceVersion seen, bookmarks included.
 //! - 410 Gone means that the server no longer keeps that version: the kind is listed again.
 //! - Errors are waited out with jittered backoff; the reflector never gives up.
+//! - An object that cannot be decoded is told by its name and skipped; all others of its kind go on.
 
 mod event;
 mod lean;
 mod mend;
 mod page;
+mod unreadable;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,9 +24,11 @@ use pintle_meta::Random;
 use serde::de::DeserializeOwned;
 
 use crate::backoff::Backoff;
+use crate::key::Key;
 use event::{Event, Lines};
 use lean::Lean;
-use page::Decoding;
+use page::{Decoding, Told};
+pub use unreadable::Unreadable;
 
 /// Objects a page of a list.
 const PAGE: u32 = 500;
@@ -87,8 +91,12 @@ pub enum Delta<K> {
     Listed(String),
     /// Everything up to this version has been told.
     Bookmark(String),
-    /// The kind must be listed again and cannot be: what was told is behind, until the next list.
-    Lost,
+    /// An object that cannot be decoded: what was told of it before is behind, until it is written anew.
+    Unreadable(Unreadable),
+    /// One that cannot be decoded is gone.
+    Gone(Key),
+    /// The kind must be listed again and cannot be, for this reason: what was told is behind, until the next list.
+    Lost(String),
 }
 
 /// The same of objects that nobody else has.
@@ -161,7 +169,7 @@ impl Source {
                 }
                 Err(error) => {
                     tracing::warn!(url = %self.path, %error, "cannot list; trying again");
-                    sink(Delta::Lost);
+                    sink(Delta::Lost(error.to_string()));
                     tokio::time::sleep(Backoff::WATCH.after_with_jitter(failures, &self.random)).await;
                     failures += 1;
                 }
@@ -206,13 +214,23 @@ impl Source {
             params.continue_token = head.continue_.filter(|token| !token.is_empty());
             let is_last = params.continue_token.is_none();
             if is_first && is_last {
-                let mut all = Vec::new();
-                page::objects(&text, read, |few| {
-                    all.extend(few);
+                let (mut all, mut unreadable) = (Vec::new(), Vec::new());
+                page::objects(&text, read, |found| {
+                    match found {
+                        Told::Objects(few) => all.extend(few),
+                        Told::Unreadable(one) => unreadable.push(one),
+                    }
                     true
                 })?;
-                sink(Delta::Replaced(all));
-                sink(Delta::Bookmark(version.clone()));
+                if unreadable.is_empty() {
+                    sink(Delta::Replaced(all));
+                    sink(Delta::Bookmark(version.clone()));
+                } else {
+                    sink(Delta::Listing(all.len()));
+                    sink(Delta::Page(all));
+                    unreadable.into_iter().for_each(|one| sink(Delta::Unreadable(one)));
+                    sink(Delta::Listed(version.clone()));
+                }
                 return Ok(version);
             }
             if is_first {
@@ -220,7 +238,12 @@ impl Source {
                 sink(Delta::Listing(more.map_or(0, |count| count + PAGE as usize)));
             }
             let told = sink.clone();
-            decoding.push_back(Decoding::start(text, read, move |few| told(Delta::Page(few))));
+            decoding.push_back(Decoding::start(text, read, move |found| {
+                told(match found {
+                    Told::Objects(few) => Delta::Page(few),
+                    Told::Unreadable(one) => Delta::Unreadable(one),
+                });
+            }));
             while decoding.len() > if is_last { 0 } else { AHEAD }
                 && let Some(page) = decoding.pop_front()
             {
@@ -308,6 +331,10 @@ impl Source {
                     let object = read(object);
                     advance(version, object.resource_version());
                     Delta::deleted(object)
+                }
+                Ok(Event::Unreadable { object, is_deleted }) => {
+                    advance(version, Some(object.version.clone()));
+                    if is_deleted { Delta::Gone(object.key) } else { Delta::Unreadable(object) }
                 }
                 Ok(Event::Bookmark(reached)) => {
                     advance(version, Some(reached));

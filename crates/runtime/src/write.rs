@@ -1,4 +1,4 @@
-//! Writes that loops make again and again: status, finalizers, and changes that must survive a conflict.
+//! Writes that loops make again and again: finalizers, and changes that must survive a conflict.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::error::ApiError;
 
@@ -49,14 +49,6 @@ where
         }
     }
     attempt().await
-}
-
-/// Merges fields into an object's status.
-pub async fn merge_status<K>(api: &Api<K>, name: &str, status: Value) -> Result<K, kube::Error>
-where
-    K: Clone + DeserializeOwned + Debug,
-{
-    api.patch_status(name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await
 }
 
 pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {

@@ -76,12 +76,19 @@ pub trait Reconciler: Send + Sync + 'static {
 
 /// What a watched kind must be able to do.
 pub trait Watched:
-    Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+    Resource<DynamicType = (), Scope: 'static> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
 {
 }
 
 impl<K> Watched for K where
-    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+    K: Resource<DynamicType = (), Scope: 'static>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static
 {
 }
 
@@ -99,8 +106,8 @@ pub struct Controller {
     /// Made when it is first asked for, or when the loop runs.
     waker: OnceLock<Waker>,
     watches: Vec<Watch>,
-    /// Group and kind of what the keys name, once `for_each` has said it.
-    subject: Option<(String, String)>,
+    /// What the keys name, once `for_each` has said it: also to what was said before.
+    subject: Arc<OnceLock<owner::Kind>>,
     synced: Vec<BoxFuture<'static, ()>>,
     views: Vec<Box<dyn View>>,
 }
@@ -125,28 +132,27 @@ impl Controller {
             class_of: Arc::new(usual_class),
             waker: OnceLock::new(),
             watches: Vec::new(),
-            subject: None,
+            subject: Arc::default(),
             synced: Vec::new(),
             views: Vec::new(),
         }
     }
 
     /// The kind whose objects are reconciled: every change that counts wakes the object itself.
-    pub fn for_each<K: Watched>(mut self, counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
-        self.subject = Some((K::group(&()).into_owned(), K::kind(&()).into_owned()));
+    pub fn for_each<K: Watched>(self, counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
+        self.subject.get_or_init(owner::Kind::of::<K>);
         self.watches(counts, |change| vec![change.key()])
     }
 
     /// A kind that the reconciled objects own: a change that counts wakes the owner, and the one before if it changed.
     ///
-    /// Say [`Controller::for_each`] first; without it nobody is woken.
+    /// Without [`Controller::for_each`], before or after it, there are no owners to wake.
     pub fn owns<K: Watched>(self, counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
         let subject = self.subject.clone();
         self.watches(counts, move |change: &Change<K>| {
-            let Some((group, kind)) = &subject else { return Vec::new() };
+            let Some(kind) = subject.get() else { return Vec::new() };
             let states = [change.old(), Some(change.object())].into_iter().flatten();
-            let mut keys: Vec<Key> =
-                states.filter_map(|state| owner::controller_key_of(group, kind, state.meta())).collect();
+            let mut keys: Vec<Key> = states.filter_map(|state| kind.controller_key(state.meta())).collect();
             keys.dedup();
             keys
         })
@@ -271,7 +277,7 @@ impl Controller {
         tracing::info!(controller = %name, workers, "informers synced; working");
         let worker = Worker {
             name: name.clone(),
-            subject: Arc::new(subject.unwrap_or_default()),
+            subject: Arc::new(subject.get().cloned().unwrap_or_default()),
             context,
             waker: waker.clone(),
             expectations: Arc::new(Expectations::new(views)),

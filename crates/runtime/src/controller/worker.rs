@@ -17,6 +17,7 @@ use crate::cause::Cause;
 use crate::context::Context;
 use crate::error::{ApiError, Error};
 use crate::key::Key;
+use crate::owner::Kind;
 use crate::serve::Outcome;
 
 /// So many conflicts in a row are nothing to tell people about.
@@ -25,7 +26,7 @@ const EVERYDAY: u32 = 3;
 pub(super) struct Worker<R> {
     pub(super) name: Arc<str>,
     /// Group and kind of what the keys name; empty if the loop has not said it.
-    pub(super) subject: Arc<(String, String)>,
+    pub(super) subject: Arc<Kind>,
     pub(super) context: Arc<Context>,
     pub(super) waker: Waker,
     pub(super) expectations: Arc<Expectations>,
@@ -100,7 +101,7 @@ impl<R: Reconciler> Worker<R> {
             return self.waker.put_back(key.clone(), &causes, wait);
         }
         if causes.is_empty() {
-            causes.add(Cause::timer(&self.subject.0, &self.subject.1, key));
+            causes.add(Cause::timer(&self.subject.group, &self.subject.kind, key));
         }
         let attempt = Attempt::new(self.name.clone(), key.clone(), failures + 1, causes, self.context.clone());
         let span = self.span(&attempt);
@@ -132,7 +133,7 @@ impl<R: Reconciler> Worker<R> {
         let span = tracing::error_span!(
             "reconcile",
             controller = %self.name,
-            kind = %self.subject.1,
+            kind = %self.subject.kind,
             namespace = %attempt.key.namespace(),
             name = %attempt.key.name(),
             attempt = attempt.number,

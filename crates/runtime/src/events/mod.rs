@@ -1,12 +1,15 @@
 //! Events about objects, for the people who read `kubectl describe`.
 //!
-//! - Recording never blocks and never fails: a full queue drops the event.
+//! - Recording never blocks and never fails: a full queue drops the event, and counts it (`pintle_events_dropped_total`).
 //! - Equal events become one with a count; many alike become one that says so; a chatty source is cut off.
-//! - One task writes them, in order.
+//! - A few tasks write them, each those of its objects: an object's events are in order, and a request that hangs holds up no
+//!   events of other tasks.
 
 mod correlator;
 #[cfg(test)]
 mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
@@ -18,10 +21,14 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::error::ApiError;
+use crate::serve::Metrics;
 use crate::shutdown::Shutdown;
 use correlator::{Correlator, Outcome};
 
-/// Events that may wait to be written.
+/// Tasks that write.
+const WRITERS: usize = 4;
+
+/// Events that may wait for each of them.
 const CAPACITY: usize = 1000;
 
 /// How often a write is tried while the server cannot be reached.
@@ -32,8 +39,7 @@ const ATTEMPTS: u32 = 12;
 pub struct Recorder {
     component: String,
     host: String,
-    clock: Clock,
-    sender: mpsc::Sender<Event>,
+    sink: Sink,
 }
 
 impl Recorder {
@@ -55,15 +61,17 @@ impl Recorder {
 
     /// An event about an object of which only the reference is at hand.
     pub fn record(&self, involved: &ObjectReference, kind: &str, reason: &str, message: String) {
-        let event = self.make(involved, kind, reason, message);
-        if let Err(mpsc::error::TrySendError::Full(event)) = self.sender.try_send(event) {
+        let writer = &self.sink.writers[writer_of(involved)];
+        if let Err(mpsc::error::TrySendError::Full(event)) = writer.try_send(self.make(involved, kind, reason, message))
+        {
             let (reason, object) = (event.reason, event.involved_object.name);
+            self.sink.dropped.event_dropped();
             tracing::debug!(?reason, ?object, "event dropped: too many wait");
         }
     }
 
     fn make(&self, involved: &ObjectReference, kind: &str, reason: &str, message: String) -> Event {
-        let now = Time(self.clock.now());
+        let now = Time(self.sink.clock.now());
         let namespace = involved.namespace.clone().unwrap_or_else(|| "default".to_owned());
         Event {
             metadata: ObjectMeta { namespace: Some(namespace), ..ObjectMeta::default() },
@@ -94,31 +102,59 @@ pub fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
 #[derive(Clone, Debug)]
 pub(crate) struct Sink {
     clock: Clock,
-    sender: mpsc::Sender<Event>,
+    writers: [mpsc::Sender<Event>; WRITERS],
+    dropped: Metrics,
 }
 
 impl Sink {
-    pub(crate) fn start(client: Client, clock: Clock, random: Random, shutdown: Shutdown) -> Self {
-        let (sender, mut receiver) = mpsc::channel(CAPACITY);
-        let mut writer = Writer { client, random, correlator: Correlator::new(clock.clone()), last_name: 0 };
-        tokio::spawn(async move {
-            let write_all = async {
-                while let Some(event) = receiver.recv().await {
-                    writer.write(event).await;
+    pub(crate) fn start(client: &Client, clock: Clock, random: &Random, metrics: Metrics, shutdown: &Shutdown) -> Self {
+        let names = Names::default();
+        let writers = [(); WRITERS].map(|()| {
+            let (sender, mut receiver) = mpsc::channel(CAPACITY);
+            let (client, random, names) = (client.clone(), random.clone(), names.clone());
+            let mut writer = Writer { client, random, correlator: Correlator::new(clock.clone()), names };
+            let shutdown = shutdown.clone();
+            tokio::spawn(async move {
+                let write_all = async {
+                    while let Some(event) = receiver.recv().await {
+                        writer.write(event).await;
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = write_all => {}
+                    () = shutdown.fired() => {}
                 }
-            };
-            tokio::select! {
-                biased;
-                () = write_all => {}
-                () = shutdown.fired() => {}
-            }
+            });
+            sender
         });
-        Sink { clock, sender }
+        Sink { clock, writers, dropped: metrics }
     }
 
     pub(crate) fn recorder(&self, component: &str) -> Recorder {
-        let (clock, sender) = (self.clock.clone(), self.sender.clone());
-        Recorder { component: component.to_owned(), host: String::new(), clock, sender }
+        Recorder { component: component.to_owned(), host: String::new(), sink: self.clone() }
+    }
+}
+
+/// Always the same one for an object.
+fn writer_of(involved: &ObjectReference) -> usize {
+    let parts = [&involved.namespace, &involved.name, &involved.kind];
+    let bytes = parts.into_iter().flatten().flat_map(|part| part.bytes());
+    // FNV-1a: few bytes, and no seed that differs from run to run.
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    usize::try_from(hash % WRITERS as u64).unwrap_or(0)
+}
+
+/// The number in the name of the last event. Numbers never repeat here, even while virtual time stands still.
+#[derive(Clone, Debug, Default)]
+struct Names(Arc<Mutex<i128>>);
+
+impl Names {
+    fn next(&self, time: Timestamp, skipped: u64) -> i128 {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = time.as_nanosecond().max(*last + 1 + i128::from(skipped));
+        *last
     }
 }
 
@@ -126,7 +162,7 @@ struct Writer {
     client: Client,
     random: Random,
     correlator: Correlator,
-    last_name: i128,
+    names: Names,
 }
 
 impl Writer {
@@ -166,12 +202,11 @@ impl Writer {
             }
         }
         let mut event = outcome.event.clone();
-        event.metadata.name = Some(self.name_for(&event));
+        event.metadata.name = Some(self.name_for(&event, 0));
         let created = match api.create(&PostParams::default(), &event).await {
             Err(error) if error.is_already_exists() => {
                 // Another process named one at the same nanosecond.
-                self.last_name += i128::from(self.random.below(1 << 30));
-                event.metadata.name = Some(self.name_for(&event));
+                event.metadata.name = Some(self.name_for(&event, self.random.below(1 << 30)));
                 api.create(&PostParams::default(), &event).await?
             }
             other => other?,
@@ -180,10 +215,10 @@ impl Writer {
         Ok(())
     }
 
-    /// The object's name and the time in nanoseconds, which never repeats here, even while virtual time stands still.
-    fn name_for(&mut self, event: &Event) -> String {
+    /// The object's name and the time in nanoseconds.
+    fn name_for(&self, event: &Event, skipped: u64) -> String {
         let time = event.last_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-        self.last_name = time.as_nanosecond().max(self.last_name + 1);
-        format!("{}.{:x}", event.involved_object.name.as_deref().unwrap_or_default(), self.last_name)
+        let number = self.names.next(time, skipped);
+        format!("{}.{number:x}", event.involved_object.name.as_deref().unwrap_or_default())
     }
 }

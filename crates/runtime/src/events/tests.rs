@@ -28,7 +28,13 @@ async fn written_by(record: impl FnOnce(&Recorder)) -> Vec<(String, String, Valu
         (200, if method == "PATCH" { serde_json::to_value(Event::default()).unwrap() } else { body })
     });
     let (_trigger, shutdown) = Shutdown::new();
-    let sink = Sink::start(client, Clock::virtual_from(Timestamp::UNIX_EPOCH), Random::seeded(1), shutdown);
+    let sink = Sink::start(
+        &client,
+        Clock::virtual_from(Timestamp::UNIX_EPOCH),
+        &Random::seeded(1),
+        Metrics::default(),
+        &shutdown,
+    );
     record(&sink.recorder("replicaset-controller"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let seen = seen.lock().unwrap();
@@ -72,4 +78,45 @@ async fn many_alike_are_merged_and_a_chatty_source_is_cut_off() {
     assert_eq!(requests.len(), 25, "the burst of one source about one object");
     assert_eq!(requests.iter().filter(|(method, ..)| method == "POST").count(), 10);
     assert_eq!(requests[24].2["message"], "(combined from similar events): try 24");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_hangs_holds_up_few_events_and_what_is_dropped_is_counted() {
+    let answered: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = answered.clone();
+    // Whatever is said about web-0 gets no answer.
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let log = log.clone();
+        async move {
+            let body = request.into_body().collect_bytes().await?;
+            let event: Event = serde_json::from_slice(&body)?;
+            let name = event.involved_object.name.unwrap_or_default();
+            if name == "web-0" {
+                std::future::pending::<()>().await;
+            }
+            log.lock().unwrap().push(name);
+            let answer = http::Response::new(kube::client::Body::from(body.to_vec()));
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(answer)
+        }
+    });
+    let client = Client::new(service, "default");
+    let (_trigger, shutdown) = Shutdown::new();
+    let (clock, metrics) = (Clock::virtual_from(Timestamp::UNIX_EPOCH), Metrics::default());
+    let recorder = Sink::start(&client, clock, &Random::seeded(1), metrics.clone(), &shutdown).recorder("test");
+    let named = |index: usize| {
+        let mut pod = pod();
+        pod.metadata.name = Some(format!("web-{index}"));
+        pod
+    };
+    for index in 0..40 {
+        recorder.normal(&named(index), "Created", "made it");
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(answered.lock().unwrap().len() >= 20, "{:?}", answered.lock().unwrap());
+    for _ in 0..CAPACITY + 7 {
+        recorder.normal(&named(0), "Created", "made it");
+    }
+    let page = metrics.render().unwrap();
+    let dropped = page.lines().find_map(|line| line.strip_prefix("pintle_events_dropped_total ")).unwrap();
+    assert!(dropped.parse::<u64>().unwrap() >= 7, "{dropped}");
 }

@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use kube::api::{Api, ApiResource, DynamicObject};
@@ -31,7 +31,43 @@ pub struct Informers {
     cap: Option<usize>,
     cluster: ClusterId,
     shutdown: Shutdown,
-    started: Arc<Mutex<BTreeMap<Identity, Box<dyn Any + Send>>>>,
+    started: Arc<Started>,
+}
+
+type Started = Mutex<BTreeMap<Identity, Running>>;
+
+/// An informer at work, with a view of it that does not know its kind.
+struct Running {
+    informer: Box<dyn Any + Send>,
+    view: Box<dyn Fn() -> View + Send>,
+}
+
+/// How an informer is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The path of the collection.
+    pub path: String,
+    pub is_synced: bool,
+    /// Why it cannot be listed, if it cannot.
+    pub why_lost: Option<String>,
+    /// How many objects cannot be decoded.
+    pub unreadable: usize,
+}
+
+/// The informers of a context, for as long as there are any.
+#[derive(Clone)]
+pub(crate) struct Watching(Weak<Started>);
+
+impl Watching {
+    /// Nothing if they are gone.
+    pub(crate) fn all(&self) -> Option<Vec<View>> {
+        self.0.upgrade().map(|started| views(&started))
+    }
+}
+
+fn views(started: &Started) -> Vec<View> {
+    let started = started.lock().unwrap_or_else(PoisonError::into_inner);
+    started.values().map(|running| (running.view)()).collect()
 }
 
 /// The type is part of it because one path is served as a whole object and as metadata only; the retention is, by name
@@ -78,6 +114,15 @@ impl Informers {
         self
     }
 
+    /// How every informer that was asked for is doing.
+    pub fn views(&self) -> Vec<View> {
+        views(&self.started)
+    }
+
+    pub(crate) fn watching(&self) -> Watching {
+        Watching(Arc::downgrade(&self.started))
+    }
+
     /// Every object of a kind, in all namespaces.
     pub fn of<K>(&self) -> Informer<K>
     where
@@ -120,14 +165,22 @@ impl Informers {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         let path = K::url_path(dynamic_type, None);
         let identity = (TypeId::of::<K>(), path, selection.clone(), retention.name, retention.decoded);
-        if let Some(informer) = started.get(&identity).and_then(|informer| informer.downcast_ref::<Informer<K>>()) {
+        let running = started.get(&identity);
+        if let Some(informer) = running.and_then(|running| running.informer.downcast_ref::<Informer<K>>()) {
             return informer.clone();
         }
         let api: Api<K> = Api::all_with(self.client.clone(), dynamic_type);
         let informer = Informer::new(api.resource_url(), selection.clone(), retention, (self.cluster, self.cap));
         let source = Source::new(api, selection, self.silence, self.random.clone());
         informer.follow(source, retention.drops_fields, self.resync, self.shutdown.clone());
-        started.insert(identity, Box::new(informer.clone()));
+        let viewed = informer.clone();
+        let view = Box::new(move || View {
+            path: viewed.path().to_owned(),
+            is_synced: viewed.is_synced(),
+            why_lost: viewed.why_lost(),
+            unreadable: viewed.unreadable().len(),
+        });
+        started.insert(identity, Running { informer: Box::new(informer.clone()), view });
         informer
     }
 }

@@ -6,6 +6,7 @@
 //! - A handler that joins late is first given everything there is as `Added`, then the tail: nothing twice, nothing
 //!   missed.
 //! - Handlers may read any store. They may not register handlers on the informer that is calling them.
+//! - An object that cannot be decoded is skipped, logged with its name and counted; see [`Informer::unreadable`].
 //! - What is kept of each object, and in which form, is the [`Retention`]. An informer never drops an object, also not
 //!   over its cap: a loop that acts on a part of the world does harm.
 
@@ -16,6 +17,7 @@ mod retention;
 mod store;
 #[cfg(test)]
 mod tests;
+mod troubles;
 mod versions;
 mod writer;
 
@@ -30,10 +32,12 @@ use pintle_meta::Random;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use factory::Informers;
+pub(crate) use factory::Watching;
+pub use factory::{Informers, View};
 use keeping::Keeping;
 pub use retention::Retention;
 use store::Store;
+use troubles::Troubles;
 use versions::{Versions, number};
 
 use crate::context::ClusterId;
@@ -128,8 +132,7 @@ struct Shared<K> {
     /// Bytes that may be kept, and whether more are.
     cap: Option<usize>,
     over: AtomicBool,
-    /// It must be listed again, and cannot be.
-    lost: AtomicBool,
+    troubles: Troubles,
     /// As last counted.
     bytes: AtomicUsize,
 }
@@ -196,7 +199,7 @@ where
                 selection,
                 cap,
                 over: AtomicBool::new(false),
-                lost: AtomicBool::new(false),
+                troubles: Troubles::default(),
                 bytes: AtomicUsize::new(0),
             }),
         }
@@ -214,11 +217,10 @@ where
         let version = match &delta {
             Delta::Applied(object) | Delta::Deleted(object) => number(object.meta().resource_version.as_deref()),
             Delta::Listed(version) | Delta::Bookmark(version) => number(Some(version)),
-            Delta::Replaced(_) | Delta::Listing(_) | Delta::Page(_) | Delta::Lost => 0,
+            Delta::Unreadable(object) => number(Some(&object.version)),
+            Delta::Replaced(_) | Delta::Listing(_) | Delta::Page(_) | Delta::Gone(_) | Delta::Lost(_) => 0,
         };
-        if listed || matches!(delta, Delta::Lost) {
-            self.shared.lost.store(!listed, Ordering::Release);
-        }
+        self.shared.troubles.note(&self.shared.path, &delta);
         let told = {
             let mut store = self.shared.store.write().unwrap_or_else(PoisonError::into_inner);
             let told = store.take(delta, !handlers.is_empty());
@@ -362,7 +364,17 @@ where
     /// Whether what is here is known to be behind: the server no longer tells what happened since, and cannot be asked for
     /// everything anew yet.
     pub fn is_lost(&self) -> bool {
-        self.shared.lost.load(Ordering::Acquire)
+        self.shared.troubles.is_lost()
+    }
+
+    /// Why the collection cannot be listed, if it cannot.
+    pub fn why_lost(&self) -> Option<String> {
+        self.shared.troubles.why_lost()
+    }
+
+    /// Objects that cannot be decoded, and why. They are skipped: what is here of them is what was readable last, if anything.
+    pub fn unreadable(&self) -> Vec<(Key, String)> {
+        self.shared.troubles.unreadable()
     }
 
     pub(crate) fn cluster(&self) -> ClusterId {

@@ -167,7 +167,16 @@ impl<K: Resource + Clone> Store<K> {
                     self.objects = std::mem::take(&mut self.objects).into_iter().collect();
                 }
             }
-            Delta::Bookmark(_) | Delta::Lost => {}
+            // What is known of it stays, also through a list.
+            Delta::Unreadable(unreadable) => {
+                if let Some(slot) = self.objects.get_mut(&unreadable.key) {
+                    slot.round = self.round;
+                }
+            }
+            Delta::Gone(key) => {
+                told.extend(self.remove_for(&key, true).map(|object| (Change::Deleted(object), None)));
+            }
+            Delta::Bookmark(_) | Delta::Lost(_) => {}
         }
         told
     }

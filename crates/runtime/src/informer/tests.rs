@@ -387,3 +387,61 @@ async fn a_handler_that_joins_during_changes_misses_nothing_and_hears_nothing_tw
         }
     }
 }
+
+/// Data that is no map: a ConfigMap that cannot be decoded.
+fn poisoned(name: &str, version: &str) -> Value {
+    json!({"metadata": {"namespace": "shop", "name": name, "resourceVersion": version, "uid": "p"}, "data": 7})
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_object_that_cannot_be_decoded_stops_no_other_and_is_known_by_its_name() {
+    let object = |map: ConfigMap| serde_json::to_value(map).unwrap();
+    let list = move |items: Vec<Value>, version: &str| json!({"kind": "ConfigMapList", "apiVersion": "v1", "items": items, "metadata": {"resourceVersion": version}});
+    let versions: Log = Arc::default();
+    let (asked, step) = (versions.clone(), Mutex::new(0));
+    let client = scripted(move |_, path, _| {
+        let version = path.split(['&', '?']).find_map(|pair| pair.strip_prefix("resourceVersion="));
+        asked.lock().unwrap().extend(version.map(str::to_owned));
+        let mut step = step.lock().unwrap();
+        *step += 1;
+        let event = |kind: &str, object: Value| json!({"type": kind, "object": object});
+        match *step {
+            1 => (200, list(vec![object(map("a", "1", "u1")), poisoned("b", "2"), object(map("c", "3", "u3"))], "3")),
+            // A moment in which nothing is told.
+            2 | 6 => (500, json!({"code": 500, "message": "", "reason": ""})),
+            3 => (
+                200,
+                json!([
+                    event("ADDED", object(map("d", "4", "u4"))),
+                    event("MODIFIED", poisoned("a", "5")),
+                    event("ADDED", object(map("e", "6", "u6"))),
+                    event("MODIFIED", poisoned("b", "7")),
+                ]),
+            ),
+            4 => (200, json!([{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}])),
+            // After a compaction, with both of them still there.
+            5 => (200, list(vec![poisoned("a", "5"), poisoned("b", "7"), object(map("e", "6", "u6"))], "9")),
+            7 => (200, json!([event("MODIFIED", object(map("b", "10", "p"))), event("DELETED", poisoned("a", "11"))])),
+            _ => (500, json!({"code": 500, "message": "", "reason": ""})),
+        }
+    });
+    let (_trigger, shutdown) = Shutdown::new();
+    let informers = Informers::new(client, Random::seeded(1), shutdown);
+    let informer = informers.of::<ConfigMap>();
+    let (log, _registration) = logged(&informer);
+    informer.reached(3).await;
+    assert_eq!(informer.unreadable()[0].0, Key::new("shop", "b"));
+    assert!(informer.unreadable()[0].1.contains("expected a map"), "{:?}", informer.unreadable());
+    informer.reached(9).await;
+    let both: Vec<Key> = informer.unreadable().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(both, [Key::new("shop", "a"), Key::new("shop", "b")]);
+    let last_readable = informer.get(&Key::new("shop", "a")).unwrap();
+    assert_eq!(last_readable.metadata.resource_version.as_deref(), Some("1"), "it is not taken for deleted");
+    assert_eq!(informers.views()[0].unreadable, 2);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(informer.unreadable().is_empty(), "one was mended, one deleted");
+    let expected = ["added a", "added c", "added d", "added e", "deleted c", "deleted d", "added b", "deleted a"];
+    assert_eq!(lines(&log), expected);
+    assert_eq!(versions.lock().unwrap().first().map(String::as_str), Some("3"));
+    assert!(versions.lock().unwrap().contains(&"7".to_owned()), "the watch went on after them: {versions:?}");
+}

@@ -12,6 +12,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
 use super::mend::mended;
+use super::unreadable::Unreadable;
 
 /// The room for a line that is kept from one to the next, at most.
 const LARGE: usize = 16 << 10;
@@ -27,6 +28,11 @@ pub(super) struct Lines {
 pub(super) enum Event<W> {
     Applied(W),
     Deleted(W),
+    /// An object was written, or deleted, that cannot be decoded.
+    Unreadable {
+        object: Unreadable,
+        is_deleted: bool,
+    },
     /// Everything up to this version was told.
     Bookmark(String),
     Failed(Box<Status>),
@@ -79,13 +85,20 @@ impl<W: DeserializeOwned> Event<W> {
 
     fn of(kind: &str, object: &str) -> Result<Event<W>, kube::Error> {
         Ok(match kind {
-            "ADDED" | "MODIFIED" => Event::Applied(decode(object)?),
-            "DELETED" => Event::Deleted(decode(object)?),
+            "ADDED" | "MODIFIED" => {
+                decode(object).map(Event::Applied).or_else(|error| skipped(object, false, error))?
+            }
+            "DELETED" => decode(object).map(Event::Deleted).or_else(|error| skipped(object, true, error))?,
             "BOOKMARK" => Event::Bookmark(decode::<Bookmark>(object)?.metadata.resource_version),
             "ERROR" => Event::Failed(decode(object)?),
             other => return Err(broken(&format!("an event of the unknown type {other:?}"))),
         })
     }
+}
+
+fn skipped<W>(object: &str, is_deleted: bool, error: kube::Error) -> Result<Event<W>, kube::Error> {
+    let object = Unreadable::of(object, &error).ok_or(error)?;
+    Ok(Event::Unreadable { object, is_deleted })
 }
 
 /// The two parts of an event as all servers write it.
@@ -103,7 +116,7 @@ struct Parts<'a> {
     object: &'a RawValue,
 }
 
-fn decode<T: DeserializeOwned>(text: &str) -> Result<T, kube::Error> {
+pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, kube::Error> {
     serde_json::from_str(text).or_else(|error| {
         let mended = mended(text).and_then(|text| serde_json::from_str(&text).ok());
         mended.ok_or(kube::Error::SerdeError(error))
@@ -156,6 +169,17 @@ mod tests {
             "lastTransitionTime":null}]}}"#;
         let event = Event::<Service>::read(&format!(r#"{{"type":"MODIFIED","object":{object}}}"#));
         assert!(matches!(event, Ok(Event::Applied(service)) if service.metadata.name.as_deref() == Some("a")));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_told_by_its_name() {
+        let object = r#"{"metadata":{"name":"a","namespace":"shop","resourceVersion":"7"},"data":3}"#;
+        for (kind, deleted) in [("ADDED", false), ("MODIFIED", false), ("DELETED", true)] {
+            let event = read(&format!(r#"{{"type":"{kind}","object":{object}}}"#));
+            let Ok(Event::Unreadable { object, is_deleted }) = event else { panic!("{event:?}") };
+            assert_eq!((object.key, object.version.as_str()), (crate::Key::new("shop", "a"), "7"));
+            assert!(is_deleted == deleted && object.error.contains("expected a map"), "{}", object.error);
+        }
     }
 
     #[test]

@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::io::AsyncBufReadExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Client;
+use serde::Deserialize;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
+use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
 
-use super::mend::mended;
+use super::event::decode;
+use super::unreadable::Unreadable;
 
 /// The bytes of a page. They go from page to page: making room for some megabytes anew costs as much as filling it.
 pub(super) type Text = Vec<u8>;
@@ -23,6 +26,12 @@ pub(super) type Text = Vec<u8>;
 /// So many objects are handed over at a time. Few enough that a processor has them at hand from the first byte read to the
 /// last one dropped: objects take several times the room of their JSON.
 const FEW: usize = 16;
+
+/// What is found on a page.
+pub(super) enum Told<K> {
+    Objects(Vec<Arc<K>>),
+    Unreadable(Unreadable),
+}
 
 /// A page that is being decoded. Dropping it ends that.
 pub(super) struct Decoding {
@@ -32,7 +41,7 @@ pub(super) struct Decoding {
 
 impl Decoding {
     /// A task, not a thread: where there is one processor, or time is virtual, it takes its turn.
-    pub(super) fn start<W, K>(text: Text, read: fn(W) -> K, mut tell: impl FnMut(Vec<Arc<K>>) + Send + 'static) -> Self
+    pub(super) fn start<W, K>(text: Text, read: fn(W) -> K, mut tell: impl FnMut(Told<K>) + Send + 'static) -> Self
     where
         W: DeserializeOwned + 'static,
         K: Send + Sync + 'static,
@@ -90,18 +99,38 @@ pub(super) async fn read(client: &Client, request: http::Request<Vec<u8>>, text:
 pub(super) fn objects<W: DeserializeOwned, K>(
     text: &[u8],
     read: fn(W) -> K,
-    mut tell: impl FnMut(Vec<Arc<K>>) -> bool,
+    mut tell: impl FnMut(Told<K>) -> bool,
 ) -> Result<(), kube::Error> {
     let text = utf8(text)?;
     let is_wanted = Cell::new(true);
-    let mut told = |few| {
-        is_wanted.set(tell(few));
+    let mut told = |found| {
+        is_wanted.set(tell(found));
         is_wanted.get()
     };
-    let Err(error) = listed(text, read, &mut told) else { return Ok(()) };
-    // What was told already is told again.
-    let mended = if is_wanted.get() { mended(text) } else { None };
-    mended.and_then(|text| listed(&text, read, &mut told).ok()).ok_or(kube::Error::SerdeError(error))
+    let Err(error) = listed(text, read, &mut |few| told(Told::Objects(few))) else { return Ok(()) };
+    // One by one then. What was told already is told again.
+    let items = if is_wanted.get() { serde_json::from_str::<RawList<'_>>(text).ok() } else { None };
+    let Some(items) = items else { return Err(kube::Error::SerdeError(error)) };
+    for item in items.items {
+        let found = match decode::<W>(item.get()) {
+            Ok(object) => Told::Objects(vec![Arc::new(read(object))]),
+            Err(error) => match Unreadable::of(item.get(), &error) {
+                Some(unreadable) => Told::Unreadable(unreadable),
+                None => return Err(error),
+            },
+        };
+        if !told(found) {
+            return Err(kube::Error::SerdeError(error));
+        }
+    }
+    Ok(())
+}
+
+/// A list whose objects are not decoded yet.
+#[derive(Deserialize)]
+struct RawList<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
 }
 
 fn listed<W: DeserializeOwned, K>(
@@ -243,7 +272,8 @@ mod tests {
         let read = objects::<IgnoredAny, _>(
             text.as_bytes(),
             |object| object,
-            |few| {
+            |found| {
+                let Told::Objects(few) = found else { panic!("anything can be ignored") };
                 told.push(few.len());
                 told.len() < most
             },
@@ -252,20 +282,24 @@ mod tests {
     }
 
     #[test]
-    fn an_object_with_a_condition_without_a_time_is_listed_with_all_others() {
+    fn no_object_keeps_the_others_of_its_page_from_being_listed() {
         let text = r#"{"items":[{"metadata":{"name":"a"}},
-            {"metadata":{"name":"b"},"status":{"conditions":[{"type":"A","status":"True","lastTransitionTime":null}]}}]}"#;
+            {"metadata":{"name":"b"},"status":{"conditions":[{"type":"A","status":"True","lastTransitionTime":null}]}},
+            {"metadata":{"name":"c","namespace":"shop"},"spec":{"ports":7}}]}"#;
         let mut names = std::collections::BTreeSet::new();
         let read = objects::<Service, _>(
             text.as_bytes(),
             |service| service,
-            |few| {
-                names.extend(few.iter().filter_map(|service| service.metadata.name.clone()));
+            |found| {
+                match found {
+                    Told::Objects(few) => names.extend(few.iter().filter_map(|service| service.metadata.name.clone())),
+                    Told::Unreadable(one) => drop(names.insert(format!("unreadable {}", one.key))),
+                }
                 true
             },
         );
         assert!(read.is_ok());
-        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["a", "b", "unreadable shop/c"]);
     }
 
     #[test]

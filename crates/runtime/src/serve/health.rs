@@ -31,6 +31,12 @@ impl Health {
         self.add(name, true, Arc::new(check));
     }
 
+    /// The first reason why the process cannot do its work, as it is logged.
+    pub fn not_ready(&self) -> Option<String> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        entries.iter().find_map(|entry| Some(format!("{}: {}", entry.name, (entry.check)().err()?)))
+    }
+
     fn add(&self, name: &str, of_readiness: bool, check: Check) {
         let entry = Entry { name: name.to_owned(), of_readiness, check };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(entry);

@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::board::Board;
+use crate::informer::Watching;
 use crate::queue;
 
 /// From 5 ms to a minute, as controller-runtime has them.
@@ -70,6 +71,7 @@ struct Counts {
     panics: Family<ByController, Counter>,
     durations: Family<ByController, Histogram>,
     leading: Family<ByLease, Gauge>,
+    events_dropped: Counter,
     observed: Arc<Observed>,
 }
 
@@ -78,6 +80,7 @@ struct Counts {
 struct Observed {
     boards: Mutex<Vec<Board>>,
     informers: Mutex<BTreeMap<String, Size>>,
+    watching: Mutex<Vec<Watching>>,
 }
 
 type Size = Box<dyn Fn() -> (usize, usize) + Send + Sync>;
@@ -95,8 +98,14 @@ impl Default for Metrics {
         registry.register("controller_runtime_reconcile_panics", "Reconciles that panicked", panics.clone());
         registry.register("controller_runtime_reconcile_time_seconds", "Time of a reconcile", durations.clone());
         registry.register("leader_election_master_status", "1 while this process leads", leading.clone());
+        let events_dropped = Counter::default();
+        registry.register(
+            "pintle_events_dropped",
+            "Events that were not written: too many waited",
+            events_dropped.clone(),
+        );
         registry.register_collector(Box::new(observed.clone()));
-        Metrics(Arc::new(Counts { registry, reconciles, errors, panics, durations, leading, observed }))
+        Metrics(Arc::new(Counts { registry, reconciles, errors, panics, durations, leading, events_dropped, observed }))
     }
 }
 
@@ -112,6 +121,16 @@ impl Metrics {
             Outcome::Panic => drop(self.0.panics.get_or_create(&by_controller).inc()),
             _ => {}
         }
+    }
+
+    /// Counts an event that was not written.
+    pub(crate) fn event_dropped(&self) {
+        self.0.events_dropped.inc();
+    }
+
+    /// Shows what of a context's informers cannot be decoded, for as long as there are any.
+    pub(crate) fn observe_informers(&self, informers: Watching) {
+        lock(&self.0.observed.watching).push(informers);
     }
 
     /// Shows the queues of a context's loops. Once for each context.
@@ -200,6 +219,22 @@ impl Collector for Observed {
                 ConstGauge::new(seconds).encode(family.encode_family(&of_queue(queue))?)?;
             }
         }
+        let mut unreadable: BTreeMap<String, usize> = BTreeMap::new();
+        lock(&self.watching).retain(|informers| {
+            let Some(all) = informers.all() else { return false };
+            all.into_iter().for_each(|view| *unreadable.entry(view.path).or_default() += view.unreadable);
+            true
+        });
+        let mut family = encoder.encode_descriptor(
+            "pintle_informer_unreadable_objects",
+            "Objects that cannot be decoded and are skipped",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (path, count) in &unreadable {
+            let value = i64::try_from(*count).unwrap_or(i64::MAX);
+            ConstGauge::new(value).encode(family.encode_family(&[("path", path.as_str())])?)?;
+        }
         let sizes: Vec<(String, (usize, usize))> =
             lock(&self.informers).iter().map(|(kind, size)| (kind.clone(), size())).collect();
         for (name, help, bytes) in [
@@ -229,4 +264,10 @@ impl fmt::Debug for Observed {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
 }

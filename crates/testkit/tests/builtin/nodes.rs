@@ -54,7 +54,9 @@ fn a_tainted_node_is_left_by_those_who_do_not_tolerate_it_whatever_happens_to_th
         .steps(|cluster| async move {
             let nodes: Api<Node> = Api::all(cluster.client());
             let name = nodes.list(&Default::default()).await.unwrap().items[0].metadata.name.clone().unwrap();
-            let taint = json!({"spec": {"taints": [{"key": "maintenance", "effect": "NoExecute"}]}});
+            let since = cluster.clock.now().to_string();
+            let taint =
+                json!({"spec": {"taints": [{"key": "maintenance", "effect": "NoExecute", "timeAdded": since}]}});
             nodes.patch(&name, &PatchParams::default(), &Patch::Merge(taint)).await.unwrap();
             cluster.advance(Duration::from_secs(90)).await;
         });

@@ -168,3 +168,41 @@ async fn a_loop_whose_view_is_known_to_be_behind_waits_until_it_is_not() {
     cluster.advance(Duration::from_secs(60)).await;
     assert_eq!(made().await.len(), 3);
 }
+
+/// What people would lose: a process that looks well and does nothing.
+#[tokio::test(start_paused = true)]
+async fn a_process_is_ready_when_its_informers_have_synced_and_says_why_they_have_not() {
+    let cluster = Cluster::bare().await;
+    let nobody = cluster.client_as("nobody", &[]);
+    for (client, is_ready) in [(nobody, false), (cluster.client(), true)] {
+        let manager =
+            Manager::new("test", client, cluster.clock.clone(), Random::seeded(1)).run("maps", |context| async move {
+                let maps = context.informers.of::<ConfigMap>();
+                Controller::new("maps", &context).watch(&maps, |_| Vec::new()).run(Slow(Arc::default())).await;
+            });
+        let health = manager.health.clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(manager.until(async { drop(stopped.await) }));
+        assert!(health.not_ready().is_some(), "nothing has synced yet");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        match health.not_ready() {
+            None => assert!(is_ready),
+            Some(why) => {
+                assert!(!is_ready, "{why}");
+                assert!(why.contains("/api/v1/configmaps") && why.contains("forbidden"), "{why}");
+            }
+        }
+        drop(stop);
+        running.await.expect("it ends").expect("and has run well");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_loop_has_ended_does_not_go_on_without_it() {
+    let cluster = Cluster::bare().await;
+    let manager = Manager::new("test", cluster.client(), cluster.clock.clone(), Random::seeded(1))
+        .run("short", |_| async {})
+        .run("long", |context| async move { context.shutdown.fired().await });
+    let ended = manager.until(std::future::pending()).await.expect_err("a part of it is missing");
+    assert_eq!(ended.to_string(), "short ended before the process was told to stop");
+}
