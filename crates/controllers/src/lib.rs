@@ -4,6 +4,7 @@
 //!
 //! - [`roster`]: lists every loop, and starts, stops and crashes them by name
 //! - `deployment`, `replicaset`: Pods from templates, rolled out
+//! - `job`: Pods that run until enough of them have succeeded
 //! - `garbage`: what goes when its owner goes
 //! - `namespace`: what goes when its namespace goes
 //! - `serviceaccount`, `rootca`: what every namespace has
@@ -27,6 +28,8 @@ pub mod roster;
 
 mod deployment;
 mod replicaset;
+
+mod job;
 
 mod garbage;
 
