@@ -19,6 +19,7 @@ use pintle_runtime::{Action, Attempt, Clock, Context, Controller, Error, Executo
 
 use crate::pods;
 use plan::{Backoff, Facts};
+pub(crate) use plan::{end_of, is_complete};
 
 /// A Pod with this finalizer has not been counted in its Job's status yet.
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";

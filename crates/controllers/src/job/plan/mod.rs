@@ -33,7 +33,7 @@ use census::Census;
 use moves::Moves;
 use tally::Tally;
 use verdict::Verdict;
-pub(crate) use verdict::{finished_at, is_complete, is_finished};
+pub(crate) use verdict::{end_of, is_complete, is_finished};
 
 /// The label and annotation that say which index a Pod works on.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";

@@ -143,7 +143,7 @@ pub(super) fn deadline(scene: &Scene<'_>) -> Option<Timestamp> {
 
 /// Whether the Job has ended and all of it is counted.
 pub(crate) fn is_finished(job: &Job) -> bool {
-    finished_at(job).is_some()
+    end_of(job).is_some()
 }
 
 /// Whether the Job has succeeded, and all of it is counted.
@@ -152,7 +152,7 @@ pub(crate) fn is_complete(job: &Job) -> bool {
 }
 
 /// The condition that says that the Job has ended.
-pub(crate) fn finished_at(job: &Job) -> Option<&JobCondition> {
+pub(crate) fn end_of(job: &Job) -> Option<&JobCondition> {
     let conditions = job.status.as_ref()?.conditions.as_ref()?;
     conditions
         .iter()
