@@ -70,7 +70,7 @@ impl Reconciler for CronJobs {
 
 impl CronJobs {
     fn changed_at(&self, key: &Key, cron_job: &CronJob, now: Timestamp) -> Option<Timestamp> {
-        let spec = cron_job.spec.as_ref()?;
+        let spec = &cron_job.spec;
         let (uid, schedule, time_zone) = (cron_job.metadata.uid.clone(), spec.schedule.clone(), spec.time_zone.clone());
         let mut all = self.schedules.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all.get(key).filter(|known| known.uid == uid);

@@ -32,7 +32,7 @@ pub(super) struct Facts<'a> {
 }
 
 pub(super) fn plan(facts: &Facts<'_>) -> Plan {
-    let Some(spec) = &facts.cron_job.spec else { return Plan::default() };
+    let spec = &facts.cron_job.spec;
     let mut work = Work { facts, spec, status: facts.cron_job.status.clone().unwrap_or_default(), plan: Plan::default() };
     work.take_note_of_jobs();
     work.delete_old_jobs();
