@@ -4,6 +4,9 @@
 //!
 //! - [`roster`]: lists every loop, and starts, stops and crashes them by name
 //! - `deployment`, `replicaset`: Pods from templates, rolled out
+//! - `job`: Pods that run until enough of them have succeeded
+//! - `cronjob`: a Job at each time of a schedule; `ttlafterfinished`: Jobs that have ended go after a while
+//! - `podgc`: Pods that no node will end
 //! - `garbage`: what goes when its owner goes
 //! - `namespace`: what goes when its namespace goes
 //! - `serviceaccount`, `rootca`: what every namespace has
@@ -27,6 +30,12 @@ pub mod roster;
 
 mod deployment;
 mod replicaset;
+
+mod cronjob;
+mod job;
+mod ttlafterfinished;
+
+mod podgc;
 
 mod garbage;
 

@@ -39,6 +39,12 @@ pub fn roster() -> Vec<Loop> {
     vec![
         entry("deployment", "deployment-controller", |context, _| Box::pin(crate::deployment::run(context))),
         entry("replicaset", "replicaset-controller", |context, _| Box::pin(crate::replicaset::run(context))),
+        entry("job", "job-controller", |context, _| Box::pin(crate::job::run(context))),
+        entry("cronjob", "cronjob-controller", |context, _| Box::pin(crate::cronjob::run(context))),
+        entry("ttlafterfinished", "ttl-after-finished-controller", |context, _| {
+            Box::pin(crate::ttlafterfinished::run(context))
+        }),
+        entry("podgc", "pod-garbage-collector", |context, _| Box::pin(crate::podgc::run(context))),
         entry("garbage", "garbage-collector", |context, _| Box::pin(crate::garbage::run(context))),
         entry("namespace", "namespace-controller", |context, _| Box::pin(crate::namespace::run(context))),
         entry("serviceaccount", "serviceaccount-controller", |context, _| {

@@ -7,6 +7,7 @@
 //! - [`resources`]: which names of resources mean what
 //! - [`pod`]: what a Pod requests, its limits, its class of service
 //! - [`quota`]: what a ResourceQuota counts, and which objects are in its scopes
+//! - [`cron`]: when a CronJob runs
 
 pub mod amounts;
 pub mod resources;
@@ -14,5 +15,7 @@ pub mod resources;
 pub mod pod;
 
 pub mod quota;
+
+pub mod cron;
 
 pub use amounts::Amounts;

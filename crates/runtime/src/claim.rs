@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::core::{NamespaceResourceScope, Selector};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::owner::{self, Claim};
@@ -19,6 +19,35 @@ pub async fn claim<O, C>(
     owner: &O,
     selector: &Selector,
     candidates: Vec<Arc<C>>,
+) -> Result<Vec<Arc<C>>, Error>
+where
+    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    claim_holding(client, owner, selector, candidates, None).await
+}
+
+/// The same for owners whose objects carry a finalizer: what is adopted gets it, what is let go loses it.
+pub async fn claim_with_finalizer<O, C>(
+    client: &Client,
+    owner: &O,
+    selector: &Selector,
+    candidates: Vec<Arc<C>>,
+    finalizer: &str,
+) -> Result<Vec<Arc<C>>, Error>
+where
+    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    claim_holding(client, owner, selector, candidates, Some(finalizer)).await
+}
+
+async fn claim_holding<O, C>(
+    client: &Client,
+    owner: &O,
+    selector: &Selector,
+    candidates: Vec<Arc<C>>,
+    finalizer: Option<&str>,
 ) -> Result<Vec<Arc<C>>, Error>
 where
     O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
@@ -37,11 +66,17 @@ where
                     check_still_there(&owners, owner).await?;
                     adopting_is_safe = true;
                 }
-                let patch = owner::adoption_patch(owner, object.meta());
+                let mut patch = owner::adoption_patch(owner, object.meta());
+                if let Some(finalizer) = finalizer {
+                    patch["metadata"]["finalizers"] = json!([finalizer]);
+                }
                 claimed.extend(patched(&objects, &object.name_any(), patch).await?.map(Arc::new));
             }
             Claim::Release => {
-                let patch = owner::release_patch(owner.meta().uid.as_deref().unwrap_or_default(), object.meta());
+                let mut patch = owner::release_patch(owner.meta().uid.as_deref().unwrap_or_default(), object.meta());
+                if let Some(finalizer) = finalizer {
+                    patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+                }
                 patched(&objects, &object.name_any(), patch).await?;
             }
             Claim::Ignore => {}

@@ -3,7 +3,7 @@
 //! Watches ReplicaSets, and Pods: those it owns by their controller reference, orphans by the selectors that match.
 
 mod plan;
-mod rank;
+pub(crate) mod rank;
 #[cfg(test)]
 mod tests;
 

@@ -44,7 +44,7 @@ fn compare(a: &Pod, b: &Pod, a_doubled_up: usize, b_doubled_up: usize, now: Time
         .then_with(|| younger_first(created(a), created(b), a, b, now))
 }
 
-fn phase_order(pod: &Pod) -> u8 {
+pub(crate) fn phase_order(pod: &Pod) -> u8 {
     match pods::phase(pod) {
         "Running" => 2,
         "Unknown" => 1,
@@ -74,7 +74,7 @@ fn bucket(time: Timestamp, now: Timestamp) -> Option<u32> {
 }
 
 /// The most restarts of a container, then of a sidecar.
-fn restarts(pod: &Pod) -> (i32, i32) {
+pub(crate) fn restarts(pod: &Pod) -> (i32, i32) {
     let Some(status) = &pod.status else { return (0, 0) };
     let sidecars = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
     let sidecars: Vec<&str> = sidecars

@@ -3,6 +3,7 @@
 //!
 //! `cargo xtask torture controllers` runs more seeds: `PINTLE_CONTROLLER_SEEDS` says how many.
 
+mod batch;
 mod certificates;
 mod cleanup;
 mod network;

@@ -14,6 +14,7 @@ mod escalation;
 mod fences;
 mod flows;
 mod generations;
+mod jobs;
 mod kit;
 mod limits;
 mod lists_and_watches;
