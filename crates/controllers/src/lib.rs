@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`roster`]: lists every loop, and starts, stops and crashes them by name
-//! - `deployment`, `replicaset`: Pods from templates, rolled out
+//! - `deployment`, `replicaset`, `replicationcontroller`: Pods from templates, rolled out
 //! - `garbage`: what goes when its owner goes
 //! - `namespace`: what goes when its namespace goes
 //! - `serviceaccount`, `rootca`: what every namespace has
@@ -27,6 +27,7 @@ pub mod roster;
 
 mod deployment;
 mod replicaset;
+mod replicationcontroller;
 
 mod garbage;
 

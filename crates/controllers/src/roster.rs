@@ -39,6 +39,9 @@ pub fn roster() -> Vec<Loop> {
     vec![
         entry("deployment", "deployment-controller", |context, _| Box::pin(crate::deployment::run(context))),
         entry("replicaset", "replicaset-controller", |context, _| Box::pin(crate::replicaset::run(context))),
+        entry("replicationcontroller", "replication-controller", |context, _| {
+            Box::pin(crate::replicationcontroller::run(context))
+        }),
         entry("garbage", "garbage-collector", |context, _| Box::pin(crate::garbage::run(context))),
         entry("namespace", "namespace-controller", |context, _| Box::pin(crate::namespace::run(context))),
         entry("serviceaccount", "serviceaccount-controller", |context, _| {
