@@ -24,13 +24,27 @@ where
     O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
     C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {
+    claim_if(client, owner, |object: &C| owner::matches(selector, object.meta()), candidates).await
+}
+
+/// The same where more than a selector says whether an object matches.
+pub async fn claim_if<O, C>(
+    client: &Client,
+    owner: &O,
+    matches: impl Fn(&C) -> bool,
+    candidates: Vec<Arc<C>>,
+) -> Result<Vec<Arc<C>>, Error>
+where
+    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
     let namespace = owner.namespace().unwrap_or_default();
     let (owners, objects): (Api<O>, Api<C>) =
         (Api::namespaced(client.clone(), &namespace), Api::namespaced(client.clone(), &namespace));
     let mut adopting_is_safe = false;
     let mut claimed = Vec::new();
     for object in candidates {
-        match owner::claim(owner.meta(), selector, object.meta()) {
+        match owner::claim_if(owner.meta(), matches(&object), object.meta()) {
             Claim::Keep => claimed.push(object),
             Claim::Adopt => {
                 if !adopting_is_safe {
