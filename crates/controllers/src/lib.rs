@@ -4,6 +4,7 @@
 //!
 //! - [`roster`]: lists every loop, and starts, stops and crashes them by name
 //! - `deployment`, `replicaset`, `replicationcontroller`: Pods from templates, rolled out
+//! - `statefulset`: Pods with names and storage of their own, in order
 //! - `garbage`: what goes when its owner goes
 //! - `namespace`: what goes when its namespace goes
 //! - `serviceaccount`, `rootca`: what every namespace has
@@ -18,7 +19,7 @@
 //! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
 //! - `tokencleaner`: what lets machines join goes when it has expired
 //! - `roleaggregation`: which rules an aggregating ClusterRole shows
-//! - `csr`, `pods`: what several loops ask about requests and Pods
+//! - `csr`, `history`, `pods`: what several loops ask about requests, ControllerRevisions and Pods
 //!
 //! A loop's folder has the same files as its siblings': `mod.rs` says what it watches and reads, `plan.rs` decides without I/O,
 //! `tests.rs` says what a user would lose. The framework's executor does what was decided.
@@ -28,6 +29,8 @@ pub mod roster;
 mod deployment;
 mod replicaset;
 mod replicationcontroller;
+
+mod statefulset;
 
 mod garbage;
 
@@ -59,6 +62,7 @@ mod tokencleaner;
 mod roleaggregation;
 
 mod csr;
+mod history;
 mod pods;
 
 pub use csrsigning::{Authority, Order};
