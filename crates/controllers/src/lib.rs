@@ -4,6 +4,7 @@
 //!
 //! - [`roster`]: lists every loop, and starts, stops and crashes them by name
 //! - `deployment`, `replicaset`, `replicationcontroller`: Pods from templates, rolled out
+//! - `daemonset`: one Pod on every node that fits
 //! - `statefulset`: Pods with names and storage of their own, in order
 //! - `garbage`: what goes when its owner goes
 //! - `namespace`: what goes when its namespace goes
@@ -30,6 +31,7 @@ mod deployment;
 mod replicaset;
 mod replicationcontroller;
 
+mod daemonset;
 mod statefulset;
 
 mod garbage;

@@ -42,6 +42,7 @@ pub fn roster() -> Vec<Loop> {
         entry("replicationcontroller", "replication-controller", |context, _| {
             Box::pin(crate::replicationcontroller::run(context))
         }),
+        entry("daemonset", "daemonset-controller", |context, _| Box::pin(crate::daemonset::run(context))),
         entry("statefulset", "statefulset-controller", |context, _| Box::pin(crate::statefulset::run(context))),
         entry("garbage", "garbage-collector", |context, _| Box::pin(crate::garbage::run(context))),
         entry("namespace", "namespace-controller", |context, _| Box::pin(crate::namespace::run(context))),
