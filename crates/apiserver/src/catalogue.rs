@@ -141,7 +141,7 @@ impl Resource {
         errors: &mut pintle_meta::field::Errors,
     ) {
         if !self.custom {
-            resources::rules::check(self.schema(), object, errors);
+            resources::rules::check(self.schema(), &self.strategy.as_checked(object), errors);
         }
         self.strategy.validate(object, old, errors);
     }

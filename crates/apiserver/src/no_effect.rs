@@ -65,19 +65,6 @@ pub const TABLE: &[Row] = &[
     kind("batch", "jobs", Actor::Loops, "Pintle does not run Jobs yet: no Pods are created for this object"),
     kind("batch", "cronjobs", Actor::Loops, "Pintle does not run CronJobs yet: no Jobs are created for this object"),
     kind(
-        "apps",
-        "statefulsets",
-        Actor::Loops,
-        "Pintle does not run StatefulSets yet: no Pods are created for this object",
-    ),
-    kind("apps", "daemonsets", Actor::Loops, "Pintle does not run DaemonSets yet: no Pods are created for this object"),
-    kind(
-        "",
-        "replicationcontrollers",
-        Actor::Loops,
-        "Pintle does not run ReplicationControllers yet: no Pods are created for this object; use a ReplicaSet or a Deployment",
-    ),
-    kind(
         "autoscaling",
         "horizontalpodautoscalers",
         Actor::Loops,

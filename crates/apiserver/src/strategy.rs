@@ -5,6 +5,7 @@
 use jiff::Timestamp;
 use pintle_meta::{field, rules};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// A printed column. Descriptions come from the type's documentation at run time.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +86,11 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// After either of them: fills in moments that a writer may leave out.
     fn fill_in_times(&self, _object: &mut Value, _old: &Value, _now: Timestamp) {}
+
+    /// The object as its types are checked, where a loop changes what is in it before it counts.
+    fn as_checked<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        Cow::Borrowed(object)
+    }
 
     /// What is wrong with an object, whichever way it is written but through its status. `old` is the stored one, if there is one.
     fn validate(&self, _object: &Value, _old: Option<&Value>, _errors: &mut field::Errors) {}

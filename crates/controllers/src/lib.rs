@@ -3,7 +3,9 @@
 //! # Layout
 //!
 //! - [`roster`]: lists every loop, and starts, stops and crashes them by name
-//! - `deployment`, `replicaset`: Pods from templates, rolled out
+//! - `deployment`, `replicaset`, `replicationcontroller`: Pods from templates, rolled out
+//! - `daemonset`: one Pod on every node that fits
+//! - `statefulset`: Pods with names and storage of their own, in order
 //! - `job`: Pods that run until enough of them have succeeded
 //! - `cronjob`: a Job at each time of a schedule; `ttlafterfinished`: Jobs that have ended go after a while
 //! - `podgc`: Pods that no node will end
@@ -21,7 +23,7 @@
 //! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
 //! - `tokencleaner`: what lets machines join goes when it has expired
 //! - `roleaggregation`: which rules an aggregating ClusterRole shows
-//! - `csr`, `pods`: what several loops ask about requests and Pods
+//! - `csr`, `history`, `pods`: what several loops ask about requests, ControllerRevisions and Pods
 //!
 //! A loop's folder has the same files as its siblings': `mod.rs` says what it watches and reads, `plan.rs` decides without I/O,
 //! `tests.rs` says what a user would lose. The framework's executor does what was decided.
@@ -30,6 +32,10 @@ pub mod roster;
 
 mod deployment;
 mod replicaset;
+mod replicationcontroller;
+
+mod daemonset;
+mod statefulset;
 
 mod cronjob;
 mod job;
@@ -67,6 +73,7 @@ mod tokencleaner;
 mod roleaggregation;
 
 mod csr;
+mod history;
 mod pods;
 
 pub use csrsigning::{Authority, Order};

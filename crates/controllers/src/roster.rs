@@ -39,6 +39,11 @@ pub fn roster() -> Vec<Loop> {
     vec![
         entry("deployment", "deployment-controller", |context, _| Box::pin(crate::deployment::run(context))),
         entry("replicaset", "replicaset-controller", |context, _| Box::pin(crate::replicaset::run(context))),
+        entry("replicationcontroller", "replication-controller", |context, _| {
+            Box::pin(crate::replicationcontroller::run(context))
+        }),
+        entry("daemonset", "daemonset-controller", |context, _| Box::pin(crate::daemonset::run(context))),
+        entry("statefulset", "statefulset-controller", |context, _| Box::pin(crate::statefulset::run(context))),
         entry("job", "job-controller", |context, _| Box::pin(crate::job::run(context))),
         entry("cronjob", "cronjob-controller", |context, _| Box::pin(crate::cronjob::run(context))),
         entry("ttlafterfinished", "ttl-after-finished-controller", |context, _| {

@@ -80,9 +80,8 @@ impl Schedule {
             None => Schedule::parse_in(text, TimeZone::UTC),
             Some(None) => Err(Unreadable("schedule is missing after the time zone".to_owned())),
             Some(Some((name, rest))) => {
-                let zone = time_zone(name).map_err(|problem| {
-                    Unreadable(format!("provided bad location {name}: {problem}"))
-                })?;
+                let zone = time_zone(name)
+                    .map_err(|problem| Unreadable(format!("provided bad location {name}: {problem}")))?;
                 Schedule::parse_in(rest.trim(), zone)
             }
         }

@@ -24,7 +24,21 @@ where
     O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
     C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {
-    claim_holding(client, owner, selector, candidates, None).await
+    claim_if(client, owner, |object: &C| owner::matches(selector, object.meta()), candidates).await
+}
+
+/// The same where more than a selector says whether an object matches.
+pub async fn claim_if<O, C>(
+    client: &Client,
+    owner: &O,
+    matches: impl Fn(&C) -> bool,
+    candidates: Vec<Arc<C>>,
+) -> Result<Vec<Arc<C>>, Error>
+where
+    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    claim_holding(client, owner, matches, candidates, None).await
 }
 
 /// The same for owners whose objects carry a finalizer: what is adopted gets it, what is let go loses it.
@@ -39,13 +53,14 @@ where
     O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
     C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {
-    claim_holding(client, owner, selector, candidates, Some(finalizer)).await
+    let matches = |object: &C| owner::matches(selector, object.meta());
+    claim_holding(client, owner, matches, candidates, Some(finalizer)).await
 }
 
 async fn claim_holding<O, C>(
     client: &Client,
     owner: &O,
-    selector: &Selector,
+    matches: impl Fn(&C) -> bool,
     candidates: Vec<Arc<C>>,
     finalizer: Option<&str>,
 ) -> Result<Vec<Arc<C>>, Error>
@@ -59,7 +74,7 @@ where
     let mut adopting_is_safe = false;
     let mut claimed = Vec::new();
     for object in candidates {
-        match owner::claim(owner.meta(), selector, object.meta()) {
+        match owner::claim_if(owner.meta(), matches(&object), object.meta()) {
             Claim::Keep => claimed.push(object),
             Claim::Adopt => {
                 if !adopting_is_safe {

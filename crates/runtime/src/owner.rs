@@ -114,7 +114,11 @@ pub enum Claim {
 
 /// Decides about one object, as upstream's reference managers do.
 pub fn claim(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> Claim {
-    let matches = matches(selector, object);
+    claim_if(owner, matches(selector, object), object)
+}
+
+/// The same where more than a selector says whether an object matches.
+pub fn claim_if(owner: &ObjectMeta, matches: bool, object: &ObjectMeta) -> Claim {
     let owner_is_going = owner.deletion_timestamp.is_some();
     match controller_of(object) {
         Some(reference) if Some(&reference.uid) != owner.uid.as_ref() => Claim::Ignore,

@@ -3,8 +3,8 @@
 //! A loop's `plan` is a pure function from what is there to a [`Plan`]. What every loop would otherwise repeat, and get wrong
 //! somewhere, is known to the executor:
 //!
-//! - Writes run in order. Neighbours of the same [`Pace`] run together, or in rounds that double, so that a thousand Pods which a
-//!   quota refuses cost one refused request.
+//! - Writes run in order. Neighbours of the same [`Pace`] in one collection run together, or in rounds that double, so that a
+//!   thousand Pods which a quota refuses cost one refused request. What goes to another collection comes after them.
 //! - What fails ends the plan after the writes that run together with it. The error is the outcome: the key is tried again.
 //! - 404 to a deletion or a patch is fine: it is gone. So is a patch that meets a successor of the same name (422 by its UID).
 //! - A creation in a namespace that is going away is dropped: nothing will be created there again.

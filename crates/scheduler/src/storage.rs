@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm};
 use k8s_openapi::api::storage::v1::StorageClass;
+use pintle_rules::placement::term_matches;
 use pintle_runtime::{Key, storage};
 
 use crate::node::NodeInfo;
-use crate::plugins::{Rejection, term_matches};
+use crate::plugins::Rejection;
 use crate::pod::PodInfo;
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
@@ -220,7 +221,7 @@ fn put<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
 pub(crate) fn reaches(volume: &PersistentVolume, node: &NodeInfo) -> bool {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required.as_ref());
-    required.is_none_or(|required| required.node_selector_terms.iter().any(|term| term_matches(term, node)))
+    required.is_none_or(|required| required.node_selector_terms.iter().any(|term| term_matches(term, &node.node)))
 }
 
 fn covers(term: &TopologySelectorTerm, node: &NodeInfo) -> bool {

@@ -85,7 +85,7 @@ pub fn selects_template(object: &Value, what: &str, errors: &mut Errors) {
 }
 
 /// The Pods of a workload are made again for ever: nothing else will do.
-pub fn always_restarts(object: &Value, errors: &mut Errors) {
+pub fn always_restarts(object: &Value, kind: &str, errors: &mut Errors) {
     let path = Path::new("spec").child("template").child("spec");
     let policy = object::text(object, &["spec", "template", "spec", "restartPolicy"]);
     if !matches!(policy, "" | "Always") {
@@ -94,8 +94,35 @@ pub fn always_restarts(object: &Value, errors: &mut Errors) {
     if object::integer(object, &["spec", "template", "spec", "activeDeadlineSeconds"]).is_some() {
         errors.push(Error::forbidden(
             &path.child("activeDeadlineSeconds"),
-            "activeDeadlineSeconds in ReplicaSet is not Supported",
+            format!("activeDeadlineSeconds in {kind} is not Supported"),
         ));
+    }
+}
+
+/// The numbers in a status: none is below nought, and the count of collisions never falls.
+pub fn counts(object: &Value, old: &Value, names: &[&str], errors: &mut Errors) {
+    let path = Path::new("status");
+    for name in names.iter().chain(&["observedGeneration", "collisionCount"]) {
+        if let Some(number) = object::integer(object, &["status", name]).filter(|number| *number < 0) {
+            errors.push(Error::invalid(&path.child(name), number, NOT_NEGATIVE));
+        }
+    }
+    let collisions = |object: &Value| object::integer(object, &["status", "collisionCount"]).unwrap_or(0);
+    if collisions(object) < collisions(old) {
+        errors.push(Error::invalid(&path.child("collisionCount"), collisions(object), "cannot be decremented"));
+    }
+}
+
+/// Of the Pods of a status no more can be in some state than there are, nor more available than ready.
+pub fn parts_of_replicas(object: &Value, names: &[&str], errors: &mut Errors) {
+    let path = Path::new("status");
+    let number = |name: &str| object::integer(object, &["status", name]).unwrap_or(0);
+    for name in names.iter().filter(|name| number(name) > number("replicas")) {
+        errors.push(Error::invalid(&path.child(name), number(name), "cannot be greater than status.replicas"));
+    }
+    if number("availableReplicas") > number("readyReplicas") {
+        let detail = "cannot be greater than readyReplicas";
+        errors.push(Error::invalid(&path.child("availableReplicas"), number("availableReplicas"), detail));
     }
 }
 

@@ -12,7 +12,9 @@ use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use pintle_runtime::{Action, Attempt, Clock, Context, Controller, Error, Executor, Informer, Key, Reconciler, owner, when};
+use pintle_runtime::{
+    Action, Attempt, Clock, Context, Controller, Error, Executor, Informer, Key, Reconciler, owner, when,
+};
 
 use plan::Facts;
 

@@ -33,7 +33,8 @@ pub(super) struct Facts<'a> {
 
 pub(super) fn plan(facts: &Facts<'_>) -> Plan {
     let spec = &facts.cron_job.spec;
-    let mut work = Work { facts, spec, status: facts.cron_job.status.clone().unwrap_or_default(), plan: Plan::default() };
+    let mut work =
+        Work { facts, spec, status: facts.cron_job.status.clone().unwrap_or_default(), plan: Plan::default() };
     work.take_note_of_jobs();
     work.delete_old_jobs();
     if facts.cron_job.metadata.deletion_timestamp.is_none() {
@@ -173,7 +174,8 @@ impl Work<'_> {
         };
         if let Some(time) = due.last {
             if due.is_many {
-                let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+                let message =
+                    "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
                 self.tell(Note::warning("TooManyMissedTimes", message));
             }
             self.start_for(time);
@@ -256,9 +258,8 @@ impl Work<'_> {
         let meta = &self.facts.cron_job.metadata;
         let created = meta.creation_timestamp.as_ref().map_or(self.facts.now, |time| time.0);
         let deadline = self.spec.starting_deadline_seconds.filter(|_| with_deadline);
-        let deadline = deadline.and_then(|seconds| {
-            self.facts.now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok()
-        });
+        let deadline =
+            deadline.and_then(|seconds| self.facts.now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok());
         let from = self.last_time().unwrap_or(created);
         [Some(from), deadline, self.facts.changed_at].into_iter().flatten().max().unwrap_or(from)
     }

@@ -111,7 +111,10 @@ fn a_job_that_was_made_enters_the_status_and_is_not_made_again() {
     assert!(writes(&plan).is_empty() && events(&plan).is_empty(), "{plan:?}");
     let status = changes(&plan);
     assert_eq!(status["lastScheduleTime"], "2026-03-02T10:00:00Z");
-    assert_eq!((&status["active"][0]["name"], &status["active"][0]["uid"]), (&json!(job.metadata.name), &json!(job.metadata.uid)));
+    assert_eq!(
+        (&status["active"][0]["name"], &status["active"][0]["uid"]),
+        (&json!(job.metadata.name), &json!(job.metadata.uid))
+    );
     // It ended before anybody looked.
     let ended = self::job("2026-03-02T10:00:00Z", Some("Complete"));
     let plan = planned(&cron_job, &[ended]);
@@ -126,18 +129,53 @@ fn what_keeps_a_job_from_being_made() {
     let deadline = |seconds: i64| json!({"startingDeadlineSeconds": seconds});
     let cases: Vec<(&str, Value, Value, Vec<Arc<Job>>, usize, Vec<&str>)> = vec![
         ("nothing", json!({}), json!({}), vec![], 1, vec![]),
-        ("it is not time", json!({"schedule": "30 * * * *"}), json!({"lastScheduleTime": "2026-03-02T09:30:00Z"}), vec![], 0, vec![]),
+        (
+            "it is not time",
+            json!({"schedule": "30 * * * *"}),
+            json!({"lastScheduleTime": "2026-03-02T09:30:00Z"}),
+            vec![],
+            0,
+            vec![],
+        ),
         ("it was met", json!({}), json!({"lastScheduleTime": "2026-03-02T10:00:00Z"}), vec![], 0, vec![]),
         ("it is suspended", json!({"suspend": true}), json!({}), vec![], 0, vec![]),
         ("one runs, which is allowed", json!({}), active(&[&running]), vec![running.clone()], 1, vec![]),
-        ("one runs, which is forbidden", forbid.clone(), active(&[&running]), vec![running.clone()], 0, vec!["JobAlreadyActive"]),
-        ("one has ended", forbid, active(&[&running]), vec![job("2026-03-02T09:00:00Z", Some("Failed"))], 1, vec!["SawCompletedJob"]),
+        (
+            "one runs, which is forbidden",
+            forbid.clone(),
+            active(&[&running]),
+            vec![running.clone()],
+            0,
+            vec!["JobAlreadyActive"],
+        ),
+        (
+            "one has ended",
+            forbid,
+            active(&[&running]),
+            vec![job("2026-03-02T09:00:00Z", Some("Failed"))],
+            1,
+            vec!["SawCompletedJob"],
+        ),
         ("it is a little late", deadline(11), json!({}), vec![], 1, vec![]),
         ("it is too late", deadline(9), json!({}), vec![], 0, vec![]),
-        ("the time zone is unknown", json!({"timeZone": "Middle/Earth"}), json!({}), vec![], 0, vec!["UnknownTimeZone"]),
+        (
+            "the time zone is unknown",
+            json!({"timeZone": "Middle/Earth"}),
+            json!({}),
+            vec![],
+            0,
+            vec!["UnknownTimeZone"],
+        ),
         ("the schedule cannot be read", json!({"schedule": "soon"}), json!({}), vec![], 0, vec!["UnparseableSchedule"]),
         ("the schedule has no sense", json!({"schedule": "0 0 31 2 *"}), json!({}), vec![], 0, vec!["InvalidSchedule"]),
-        ("the zone is in the schedule", json!({"schedule": "TZ=Asia/Tokyo 0 19 * * *"}), json!({}), vec![], 1, vec!["UnsupportedSchedule"]),
+        (
+            "the zone is in the schedule",
+            json!({"schedule": "TZ=Asia/Tokyo 0 19 * * *"}),
+            json!({}),
+            vec![],
+            1,
+            vec!["UnsupportedSchedule"],
+        ),
         ("it was never met", json!({}), json!({"lastScheduleTime": null}), vec![], 1, vec![]),
     ];
     for (why, spec, status, jobs, made, told) in cases {

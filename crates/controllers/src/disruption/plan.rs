@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use pintle_rules::share::{Round, share};
 use pintle_runtime::plan::Note;
 use pintle_runtime::{Plan, conditions, owner};
 
@@ -86,9 +87,9 @@ fn status(
     let spec = budget.spec.clone().unwrap_or_default();
     let old = budget.status.clone().unwrap_or_default();
     let (expected, desired) = match (&spec.max_unavailable, &spec.min_available) {
-        (Some(maximum), _) => (should_be, should_be.saturating_sub(share(maximum, should_be)).max(0)),
+        (Some(maximum), _) => (should_be, should_be.saturating_sub(share(maximum, should_be, Round::Up)).max(0)),
         (None, Some(IntOrString::Int(minimum))) => (i32::try_from(covered.len()).unwrap_or(i32::MAX), *minimum),
-        (None, Some(minimum)) => (should_be, share(minimum, should_be)),
+        (None, Some(minimum)) => (should_be, share(minimum, should_be, Round::Up)),
         (None, None) => (0, 0),
     };
     let granted: BTreeMap<String, Time> = old
@@ -123,17 +124,6 @@ fn status(
 /// Still there although its eviction was granted.
 fn is_waiting(pod: &Pod, name: &str) -> bool {
     pod.metadata.name.as_deref() == Some(name) && pod.metadata.deletion_timestamp.is_none()
-}
-
-/// A number, or a part of the whole rounded up.
-fn share(amount: &IntOrString, whole: i32) -> i32 {
-    match amount {
-        IntOrString::Int(number) => *number,
-        IntOrString::String(text) => {
-            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
-            i32::try_from((i64::from(whole).saturating_mul(percent).saturating_add(99)) / 100).unwrap_or(i32::MAX)
-        }
-    }
 }
 
 fn condition(allowed: bool, generation: Option<i64>, now: Timestamp) -> Condition {

@@ -15,7 +15,9 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pintle_runtime::claim::claim_with_finalizer;
-use pintle_runtime::{Action, Attempt, Clock, Context, Controller, Error, Executor, Informer, Key, Reconciler, owner, when};
+use pintle_runtime::{
+    Action, Attempt, Clock, Context, Controller, Error, Executor, Informer, Key, Reconciler, owner, when,
+};
 
 use crate::pods;
 use plan::{Backoff, Facts};

@@ -114,7 +114,9 @@ fn status(job: &Job, plan: &Plan) -> Value {
 fn holding(status: &Value) -> Vec<String> {
     let all = status["conditions"].as_array().cloned().unwrap_or_default();
     let holding = all.iter().filter(|condition| condition["status"] == "True");
-    holding.map(|condition| format!("{} {}", condition["type"].as_str().unwrap(), condition["reason"].as_str().unwrap())).collect()
+    holding
+        .map(|condition| format!("{} {}", condition["type"].as_str().unwrap(), condition["reason"].as_str().unwrap()))
+        .collect()
 }
 
 fn events(plan: &Plan) -> Vec<&'static str> {

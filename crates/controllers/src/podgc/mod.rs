@@ -130,7 +130,9 @@ impl Reconciler for Ended {
         {
             let mut counted_at = self.counted_at.lock().unwrap_or_else(PoisonError::into_inner);
             let since = counted_at.and_then(|then| Duration::try_from(now.duration_since(then)).ok());
-            if let Some(left) = since.and_then(|since| COUNTING_PERIOD.checked_sub(since)).filter(|left| !left.is_zero()) {
+            if let Some(left) =
+                since.and_then(|since| COUNTING_PERIOD.checked_sub(since)).filter(|left| !left.is_zero())
+            {
                 return Ok(Action::requeue_after(left));
             }
             *counted_at = Some(now);

@@ -44,7 +44,13 @@ fn only_what_nobody_else_will_end_goes() {
     let (fails, goes) = ("patch pods/p/status".to_owned(), "delete pods/p".to_owned());
     let cases = [
         ("waits for a node", pod("Pending", None), NodeState::None, vec![], false),
-        ("was never bound and is going", pod("Pending", Some(30)), NodeState::None, vec![fails.clone(), goes.clone()], false),
+        (
+            "was never bound and is going",
+            pod("Pending", Some(30)),
+            NodeState::None,
+            vec![fails.clone(), goes.clone()],
+            false,
+        ),
         ("has gone as far as it can", pod("Failed", Some(0)), NodeState::None, vec![], false),
         ("runs", pod("Running", None), NodeState::There, vec![], false),
         ("is ended by its node", pod("Running", Some(30)), NodeState::There, vec![], false),

@@ -1,15 +1,16 @@
-//! What a ReplicaSet needs: Pods created, Pods deleted, a status.
+//! What a ReplicaSet, or a ReplicationController, needs: Pods created, Pods deleted, a status.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
+use k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use pintle_runtime::plan::{Pace, StatusUpdate};
 use pintle_runtime::{Plan, Write, conditions, owner};
 
+use super::kind::Replicated;
 use super::rank::sort_for_deletion;
 use crate::pods;
 
@@ -19,8 +20,8 @@ const BURST: usize = 500;
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// What there is.
-pub(super) struct Facts<'a> {
-    pub(super) set: &'a ReplicaSet,
+pub(super) struct Facts<'a, S> {
+    pub(super) set: &'a S,
     pub(super) active: Vec<Arc<Pod>>,
     /// Pods on their way out.
     pub(super) terminating: usize,
@@ -28,18 +29,18 @@ pub(super) struct Facts<'a> {
 }
 
 /// Compares what is there with what is wanted. `kin` is asked only if some but not all must go.
-pub(super) fn plan(facts: Facts<'_>, kin: impl FnOnce() -> Vec<Arc<Pod>>) -> Plan {
+pub(super) fn plan<S: Replicated>(facts: Facts<'_, S>, kin: impl FnOnce() -> Vec<Arc<Pod>>) -> Plan {
     let Facts { set, now, .. } = facts;
     let (status, again) = (status(&facts, None), next_check(set, &facts.active, now));
     let mut plan = Plan { again, ..Plan::default() };
-    let wanted = usize::try_from(wanted(set)).unwrap_or(0);
-    if set.metadata.deletion_timestamp.is_some() || facts.active.len() == wanted {
-        plan.set_status(set, set.status.as_ref(), &status);
+    let wanted = usize::try_from(set.wanted()).unwrap_or(0);
+    if set.meta().deletion_timestamp.is_some() || facts.active.len() == wanted {
+        plan.set_status(set, set.status().as_ref(), &status);
         return plan;
     }
     let reason = if facts.active.len() < wanted { "FailedCreate" } else { "FailedDelete" };
     let failed = self::status(&facts, Some(reason));
-    plan.status = Some(StatusUpdate::of(set, set.status.as_ref(), &status).if_failed(&failed));
+    plan.status = Some(StatusUpdate::of(set, set.status().as_ref(), &status).if_failed(&failed));
     plan.writes = match facts.active.len() < wanted {
         true => vec![creation(set, (wanted - facts.active.len()).min(BURST))],
         false => deletions(facts.active, wanted, kin, now),
@@ -47,7 +48,7 @@ pub(super) fn plan(facts: Facts<'_>, kin: impl FnOnce() -> Vec<Arc<Pod>>) -> Pla
     plan
 }
 
-fn creation(set: &ReplicaSet, count: usize) -> Write {
+fn creation<S: Replicated>(set: &S, count: usize) -> Write {
     Write::create(&pod_from_template(set))
         .times(count)
         .saying("SuccessfulCreate", "Created pod: {name}")
@@ -74,13 +75,13 @@ fn deletions(
 }
 
 /// A Pod as the template describes it, named by the server.
-fn pod_from_template(set: &ReplicaSet) -> Pod {
-    let template = set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
+fn pod_from_template<S: Replicated>(set: &S) -> Pod {
+    let template = set.template().cloned().unwrap_or_default();
     let described = template.metadata.unwrap_or_default();
     Pod {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", set.metadata.name.as_deref().unwrap_or_default())),
-            namespace: set.metadata.namespace.clone(),
+            generate_name: Some(format!("{}-", set.meta().name.as_deref().unwrap_or_default())),
+            namespace: set.meta().namespace.clone(),
             labels: described.labels,
             annotations: described.annotations,
             finalizers: described.finalizers,
@@ -93,16 +94,15 @@ fn pod_from_template(set: &ReplicaSet) -> Pod {
 }
 
 /// The status that the Pods call for; with a reason if the Pods could not be made or deleted.
-fn status(facts: &Facts<'_>, failed: Option<&str>) -> ReplicaSetStatus {
+fn status<S: Replicated>(facts: &Facts<'_, S>, failed: Option<&str>) -> ReplicaSetStatus {
     let Facts { set, active, terminating, now } = facts;
-    let minimum = min_ready_seconds(set);
-    let template = set.spec.as_ref().and_then(|spec| spec.template.as_ref()?.metadata.as_ref()?.labels.as_ref());
+    let minimum = set.min_ready_seconds();
+    let template = set.template().and_then(|template| template.metadata.as_ref()?.labels.as_ref());
     let fully_labeled = |pod: &&Arc<Pod>| {
         let labels = pod.metadata.labels.as_ref();
         template.into_iter().flatten().all(|(key, value)| labels.is_some_and(|labels| labels.get(key) == Some(value)))
     };
-    let mut status = set.status.clone().unwrap_or_default();
-    let mut known = status.conditions.take().unwrap_or_default();
+    let mut known = set.status().and_then(|status| status.conditions).unwrap_or_default();
     match failed {
         None => conditions::remove(&mut known, REPLICA_FAILURE),
         // What is known to fail is not told anew: the message may differ each time.
@@ -120,25 +120,17 @@ fn status(facts: &Facts<'_>, failed: Option<&str>) -> ReplicaSetStatus {
         fully_labeled_replicas: Some(count(active.iter().filter(fully_labeled).count())),
         ready_replicas: Some(count(active.iter().filter(|pod| pods::is_ready(pod)).count())),
         available_replicas: Some(count(active.iter().filter(|pod| pods::is_available(pod, minimum, *now)).count())),
-        terminating_replicas: Some(count(*terminating)),
-        observed_generation: set.metadata.generation,
+        terminating_replicas: S::COUNTS_TERMINATING.then(|| count(*terminating)),
+        observed_generation: set.meta().generation,
         conditions: Some(known).filter(|conditions| !conditions.is_empty()),
     }
 }
 
 /// When a ready Pod becomes available and no event will tell.
-fn next_check(set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
-    let minimum = min_ready_seconds(set);
+fn next_check<S: Replicated>(set: &S, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
+    let minimum = set.min_ready_seconds();
     let waits = active.iter().filter_map(|pod| pods::available_in(pod, minimum, now));
     waits.filter(|wait| minimum > 0 && !wait.is_zero()).min()
-}
-
-fn wanted(set: &ReplicaSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
-}
-
-fn min_ready_seconds(set: &ReplicaSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
 }
 
 fn count(number: usize) -> i32 {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use pintle_rules::placement::tolerates;
 use pintle_runtime::{Plan, Write, conditions};
 use serde_json::json;
 
@@ -61,23 +62,6 @@ fn fate(pod: &Pod, taints: &[Taint], first_seen: Timestamp, now: Timestamp) -> F
         }
     }
     fate
-}
-
-/// No key means every taint, no effect every effect.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let key = toleration.key.as_deref().unwrap_or_default();
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    if (!effect.is_empty() && effect != taint.effect) || (!key.is_empty() && key != taint.key) {
-        return false;
-    }
-    match toleration.operator.as_deref().unwrap_or_default() {
-        "Exists" => true,
-        "" | "Equal" => {
-            !key.is_empty()
-                && toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default()
-        }
-        _ => false,
-    }
 }
 
 /// The Pod's conditions on its way out, which tell its owner that it did not fail.

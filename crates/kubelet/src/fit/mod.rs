@@ -1,10 +1,8 @@
 //! Whether a Pod fits on a node that it was bound to: what it asks for, which labels and taints the node has, which of its ports
 //! are taken. A scheduler has looked already, but others bind Pods too, and what a scheduler saw may be old. No I/O.
 //!
-//! - `node`: what the Node's labels and taints say
 //! - `preempt`: whom a critical Pod takes the place of
 
-mod node;
 mod preempt;
 
 use std::collections::BTreeMap;
@@ -12,6 +10,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use pintle_meta::quantity;
+use pintle_rules::placement;
 
 use crate::make::totals::requested;
 use crate::make::{amount, containers};
@@ -126,17 +125,24 @@ pub(crate) fn misfits(
     is_static: bool,
 ) -> Vec<Misfit> {
     let mut found = insufficient(claim, allocatable, others);
-    if node.is_some_and(|node| !node::is_wanted(pod, node)) {
+    if node.zip(pod.spec.as_ref()).is_some_and(|(node, spec)| !placement::allows(spec, node)) {
         found.push(Misfit::Predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
     let taken = |port: &HostPort| others.iter().any(|other| other.ports.iter().any(|held| held.collides(port)));
     if claim.ports.iter().any(taken) {
         found.push(Misfit::Predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
     }
-    if node.is_some_and(|node| !is_static && node::is_forbidden(pod, node)) {
+    if node.is_some_and(|node| !is_static && sends_away(node, pod)) {
         found.push(Misfit::Predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"));
     }
     found
+}
+
+/// Whether the node sends away whoever does not tolerate a taint that this Pod does not.
+fn sends_away(node: &Node, pod: &Pod) -> bool {
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    !placement::tolerates_all(tolerations, taints, &["NoExecute"])
 }
 
 fn insufficient(claim: &Claim, allocatable: &BTreeMap<String, Quantity>, others: &[&Claim]) -> Vec<Misfit> {

@@ -11,6 +11,7 @@ mod watch;
 
 mod patch;
 mod server_side;
+mod sets;
 mod write;
 
 mod expose;

@@ -100,7 +100,8 @@ fn what_is_wrong_is_said_as_kubernetes_says_it() {
     for (schedule, problem) in cases {
         assert_eq!(Schedule::parse(schedule).unwrap_err().to_string(), problem, "{schedule:?}");
     }
-    for odd in ["TZ=UTC", "99999999999999999999 * * * *", "*/99999999999 * * * *", "é * * * *", "TZ=é é", "@every -1h"] {
+    for odd in ["TZ=UTC", "99999999999999999999 * * * *", "*/99999999999 * * * *", "é * * * *", "TZ=é é", "@every -1h"]
+    {
         // None of them may panic.
         let _ = Schedule::parse(odd).map(|schedule| schedule.next(at("2026-01-01T00:00:00Z")));
     }

@@ -235,8 +235,9 @@ fn patch_of<P: serde::Serialize + std::fmt::Debug>(
 
 /// The writes from this one on that go together.
 fn stage_at(writes: &[Write], first: usize) -> std::ops::Range<usize> {
-    let pace = writes[first].pace;
-    let alike = writes[first..].iter().take_while(|write| write.pace == pace).count();
+    let (pace, collection) = (writes[first].pace, &writes[first].collection);
+    let is_alike = |write: &&Write| write.pace == pace && write.collection == *collection;
+    let alike = writes[first..].iter().take_while(is_alike).count();
     first..first + if pace == Pace::InOrder { 1 } else { alike }
 }
 

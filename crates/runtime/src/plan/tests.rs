@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::{Value, json};
 
 use super::*;
@@ -206,4 +206,18 @@ async fn nothing_is_adopted_by_an_owner_that_is_going() {
     let adoption = Write::strategic(&pod("p"), json!({"metadata": {"labels": {"a": "b"}}}));
     assert_eq!(rig.run(Plan::of(vec![Write::still_there(&set()), adoption])).await.unwrap_err().write, Some(0));
     assert_eq!(rig.requests(), ["GET /apis/apps/v1/namespaces/shop/replicasets/web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_made_after_the_claims_that_they_mount_also_when_both_go_together() {
+    let rig = rig(|_, path, body| accepted(path, body));
+    let claim = |name: &str| {
+        let mut claim = PersistentVolumeClaim::default();
+        (claim.metadata.name, claim.metadata.namespace) = (Some(name.to_owned()), Some("shop".to_owned()));
+        Write::create(&claim).paced(Pace::Together)
+    };
+    let pod = |name: &str| Write::create(&pod(name)).paced(Pace::Together);
+    rig.run(Plan::of(vec![claim("a"), claim("b"), pod("a"), pod("b")])).await.unwrap();
+    let kinds: Vec<String> = rig.requests().iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
+    assert_eq!(kinds, ["persistentvolumeclaims", "persistentvolumeclaims", "pods", "pods"]);
 }

@@ -48,7 +48,7 @@ pub enum IfThere {
     Fail,
 }
 
-/// How a write goes with its neighbours.
+/// How a write goes with its neighbours in the same collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// One after the other.

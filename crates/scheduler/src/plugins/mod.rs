@@ -25,8 +25,6 @@ use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
-pub(crate) use node_affinity::term_matches;
-
 /// The best score that a node can have from one plugin, before its weight.
 pub const MAX_SCORE: i64 = 100;
 

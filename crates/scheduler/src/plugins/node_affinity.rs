@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{
-    NodeAffinity as Affinity, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm,
-};
+use k8s_openapi::api::core::v1::{NodeAffinity as Affinity, NodeSelectorTerm, PreferredSchedulingTerm};
+use pintle_rules::placement::term_matches;
 
 use super::{Event, Filter, Plugin, Rejection, Score, reject, scale};
 use crate::cache::Cache;
@@ -62,7 +61,7 @@ impl<'a> Required<'a> {
     pub(super) fn matches(&self, node: &NodeInfo) -> bool {
         let mut pairs = self.selector.into_iter().flatten();
         pairs.all(|(key, value)| node.label(key) == Some(value))
-            && self.terms.is_none_or(|terms| terms.iter().any(|term| term_matches(term, node)))
+            && self.terms.is_none_or(|terms| terms.iter().any(|term| term_matches(term, &node.node)))
     }
 }
 
@@ -74,7 +73,7 @@ impl Filter for Required<'_> {
 
 impl Score for Preferred<'_> {
     fn score(&self, node: &NodeInfo) -> i64 {
-        let liked = self.0.iter().filter(|preferred| term_matches(&preferred.preference, node));
+        let liked = self.0.iter().filter(|preferred| term_matches(&preferred.preference, &node.node));
         liked.map(|preferred| i64::from(preferred.weight)).sum()
     }
 
@@ -85,32 +84,6 @@ impl Score for Preferred<'_> {
 
 fn affinity(pod: &PodInfo) -> Option<&Affinity> {
     pod.spec()?.affinity.as_ref()?.node_affinity.as_ref()
-}
-
-/// All of a term must hold; an empty term holds for no node.
-pub(crate) fn term_matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    let name = |field: &str| (field == "metadata.name").then_some(node.name.as_str());
-    (!expressions.is_empty() || !fields.is_empty())
-        && expressions.iter().all(|requirement| holds(requirement, node.label(&requirement.key)))
-        && fields.iter().all(|requirement| holds(requirement, name(&requirement.key)))
-}
-
-fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let listed = |value: &str| values.iter().any(|listed| listed == value);
-    let bound = || values.first().and_then(|bound| bound.parse::<i64>().ok());
-    let number = || value.and_then(|value| value.parse::<i64>().ok());
-    match requirement.operator.as_str() {
-        "In" => value.is_some_and(listed),
-        "NotIn" => !value.is_some_and(listed),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => number().zip(bound()).is_some_and(|(number, bound)| number > bound),
-        "Lt" => number().zip(bound()).is_some_and(|(number, bound)| number < bound),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

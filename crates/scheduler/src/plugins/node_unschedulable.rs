@@ -1,8 +1,9 @@
 //! A cordoned node takes only Pods that tolerate it.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
+use pintle_rules::placement::any_tolerates;
 
-use super::taint_toleration::{tolerates, tolerations};
+use super::taint_toleration::tolerations;
 use super::{Event, Filter, Plugin, Rejection, reject};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
@@ -36,7 +37,7 @@ impl Filter for Cordon<'_> {
             effect: "NoSchedule".to_owned(),
             ..Taint::default()
         };
-        if tolerates(self.0, &cordon) { Ok(()) } else { reject("node(s) were unschedulable") }
+        if any_tolerates(self.0, &cordon) { Ok(()) } else { reject("node(s) were unschedulable") }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Taints keep out Pods that do not tolerate them, or make a node less welcome.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
+use pintle_rules::placement::{any_tolerates, tolerates_all};
 
 use super::{Event, Filter, Plugin, Rejection, Score, reject, scale};
 use crate::cache::Cache;
@@ -44,7 +45,7 @@ impl Filter for Tolerant<'_> {
 impl Score for Tolerant<'_> {
     fn score(&self, node: &NodeInfo) -> i64 {
         let unwelcome = node.taints().iter().filter(|taint| taint.effect == "PreferNoSchedule");
-        i64::try_from(unwelcome.filter(|taint| !tolerates(self.0, taint)).count()).unwrap_or(i64::MAX)
+        i64::try_from(unwelcome.filter(|taint| !any_tolerates(self.0, taint)).count()).unwrap_or(i64::MAX)
     }
 
     fn normalize(&self, scores: &mut [i64]) {
@@ -58,24 +59,7 @@ pub(super) fn tolerations(pod: &PodInfo) -> &[Toleration] {
 
 /// Whether no taint of the node keeps such a Pod out.
 pub(super) fn is_tolerated(tolerations: &[Toleration], node: &NodeInfo) -> bool {
-    let forbidding = node.taints().iter().filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
-    forbidding.into_iter().all(|taint| tolerates(tolerations, taint))
-}
-
-pub(super) fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
-    let empty = |text: &Option<String>| text.as_deref().is_none_or(str::is_empty);
-    tolerations.iter().any(|toleration| {
-        let effect = empty(&toleration.effect) || toleration.effect.as_deref() == Some(&taint.effect);
-        let key = empty(&toleration.key) || toleration.key.as_deref() == Some(&taint.key);
-        let value = match toleration.operator.as_deref() {
-            Some("Exists") => true,
-            None | Some("" | "Equal") => {
-                toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default()
-            }
-            Some(_) => false,
-        };
-        effect && key && value
-    })
+    tolerates_all(tolerations, node.taints(), &["NoSchedule", "NoExecute"])
 }
 
 #[cfg(test)]

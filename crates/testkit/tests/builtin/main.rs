@@ -57,6 +57,12 @@ fn deployment(replicas: u32, image: &str) -> Value {
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": pod_template(image)}})
 }
 
+fn stateful_set(replicas: u32, image: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": replicas, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
+                 "template": pod_template(image)}})
+}
+
 async fn create(cluster: &Cluster, object: Value) {
     cluster.create(object).await.unwrap();
 }

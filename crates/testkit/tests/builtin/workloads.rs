@@ -1,8 +1,8 @@
 //! Loops that make Pods, and the scheduler and node agents that run them.
 
-use crate::{create, delete, deployment, merge, pod, replica_set, torture, with};
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::Pod;
+use crate::{create, delete, deployment, merge, pod, replica_set, stateful_set, torture, with};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kube::api::DeleteParams;
 use pintle_testkit::Scenario;
 use serde_json::json;
@@ -39,6 +39,107 @@ fn exactly_as_many_pods_are_there_as_were_asked_for_wherever_the_replicaset_loop
         merge::<ReplicaSet>(&cluster, "web", json!({"spec": {"replicas": 1}})).await;
         cluster.settle().await;
         merge::<ReplicaSet>(&cluster, "web", json!({"spec": {"replicas": 2}})).await;
+    });
+    torture(&scenario);
+}
+
+#[test]
+fn a_replication_controller_keeps_its_pods_wherever_its_loop_is_lost() {
+    let loops = ["replicationcontroller", "serviceaccount", "nodelifecycle"];
+    let scenario = Scenario::of("replication-controller").on(with(&loops, 1, true)).steps(|cluster| async move {
+        let mut controller = replica_set(2);
+        (controller["apiVersion"], controller["kind"]) = (json!("v1"), json!("ReplicationController"));
+        controller["spec"]["selector"] = json!({"app": "web"});
+        create(&cluster, pod("found")).await;
+        create(&cluster, controller).await;
+        cluster.settle().await;
+        merge::<ReplicationController>(&cluster, "web", json!({"spec": {"replicas": 3}})).await;
+    });
+    torture(&scenario);
+}
+
+#[test]
+fn pods_with_names_are_made_changed_and_removed_in_order_wherever_the_statefulset_loop_is_lost() {
+    let loops = ["statefulset", "serviceaccount", "nodelifecycle", "garbage"];
+    let scenario = Scenario::of("statefulset-controller").on(with(&loops, 1, true)).steps(|cluster| async move {
+        create(&cluster, stateful_set(2, "web:1")).await;
+        cluster.settle().await;
+        merge::<StatefulSet>(
+            &cluster,
+            "web",
+            json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "web", "image": "web:2"}]}}}}),
+        )
+        .await;
+        cluster.settle().await;
+        merge::<StatefulSet>(&cluster, "web", json!({"spec": {"replicas": 1}})).await;
+    });
+    torture(&scenario);
+}
+
+#[test]
+fn a_parallel_set_with_storage_has_all_its_pods_and_claims_wherever_its_loop_is_lost() {
+    let loops = ["statefulset", "serviceaccount", "nodelifecycle", "garbage", "protection"];
+    let scenario = Scenario::of("statefulset-controller").on(with(&loops, 1, false)).steps(|cluster| async move {
+        let mut set = stateful_set(3, "web:1");
+        set["spec"]["podManagementPolicy"] = json!("Parallel");
+        set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Delete"});
+        set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+        let mut kept = set.clone();
+        kept["metadata"]["name"] = json!("kept");
+        for labels in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+            *kept.pointer_mut(labels).unwrap() = json!({"app": "kept"});
+        }
+        create(&cluster, set).await;
+        create(&cluster, kept).await;
+        cluster.settle().await;
+        delete::<StatefulSet>(&cluster, "web", DeleteParams::background()).await;
+    });
+    torture(&scenario);
+}
+
+#[test]
+fn every_node_has_its_daemon_wherever_the_daemonset_loop_is_lost() {
+    let loops = ["daemonset", "serviceaccount", "nodelifecycle", "garbage"];
+    let scenario = Scenario::of("daemonset-controller").on(with(&loops, 2, true)).steps(|cluster| async move {
+        let mut set = replica_set(0);
+        set["kind"] = json!("DaemonSet");
+        set["spec"].as_object_mut().unwrap().remove("replicas");
+        create(&cluster, set).await;
+        cluster.settle().await;
+        merge::<DaemonSet>(
+            &cluster,
+            "web",
+            json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "web", "image": "web:2"}]}}}}),
+        )
+        .await;
+    });
+    torture(&scenario);
+}
+
+#[test]
+fn a_surging_daemon_is_replaced_on_every_node_wherever_its_loop_is_lost() {
+    let loops = ["daemonset", "serviceaccount", "nodelifecycle", "garbage"];
+    let scenario = Scenario::of("daemonset-controller").on(with(&loops, 2, true)).steps(|cluster| async move {
+        let mut set = replica_set(0);
+        set["kind"] = json!("DaemonSet");
+        let spec = set["spec"].as_object_mut().unwrap();
+        spec.remove("replicas");
+        spec.insert(
+            "updateStrategy".to_owned(),
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}),
+        );
+        create(&cluster, set).await;
+        cluster.settle().await;
+        merge::<DaemonSet>(
+            &cluster,
+            "web",
+            json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "web", "image": "web:2"}]}}}}),
+        )
+        .await;
     });
     torture(&scenario);
 }

@@ -31,6 +31,16 @@ const COLUMNS: &[Printed] = &[
     wide("Selector", "apps.v1.DaemonSetSpec.selector", |set, _| selector(object::at(set, &["spec", "selector"]))),
 ];
 
+const COUNTS: [&str; 7] = [
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+];
+
 /// How often the template changed: a field of old versions of the API, kept for clients that read it.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
@@ -67,7 +77,7 @@ impl Strategy for DaemonSet {
 
     fn validate(&self, set: &Value, _old: Option<&Value>, errors: &mut Errors) {
         check::selects_template(set, "daemonset", errors);
-        check::always_restarts(set, errors);
+        check::always_restarts(set, "DaemonSet", errors);
         let path = Path::new("spec").child("updateStrategy").child("rollingUpdate");
         let Some(rolling) = object::at(set, &["spec", "updateStrategy", "rollingUpdate"]) else { return };
         let (away, extra) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
@@ -90,6 +100,10 @@ impl Strategy for DaemonSet {
 
     fn validate_update(&self, set: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {
         check::immutable(set, old, &["spec", "selector"], errors);
+    }
+
+    fn validate_status(&self, set: &Value, old: &Value, errors: &mut Errors) {
+        check::counts(set, old, &COUNTS, errors);
     }
 
     fn counts_generations(&self) -> bool {

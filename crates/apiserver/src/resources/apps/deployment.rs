@@ -33,7 +33,7 @@ pub struct Deployment;
 impl Strategy for Deployment {
     fn validate(&self, deployment: &Value, _old: Option<&Value>, errors: &mut Errors) {
         check::selects_template(deployment, "deployment", errors);
-        check::always_restarts(deployment, errors);
+        check::always_restarts(deployment, "ReplicaSet", errors);
         check_strategy(deployment, errors);
         let seconds = |key: &str| object::integer(deployment, &["spec", key]);
         if let Some(deadline) = seconds("progressDeadlineSeconds")

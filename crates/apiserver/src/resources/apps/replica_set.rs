@@ -19,6 +19,8 @@ const COLUMNS: &[Printed] = &[
     wide("Selector", "apps.v1.ReplicaSetSpec.selector", |set, _| selector(object::at(set, &["spec", "selector"]))),
 ];
 
+const COUNTS: [&str; 4] = ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+
 pub struct ReplicaSet;
 
 impl Strategy for ReplicaSet {
@@ -28,11 +30,16 @@ impl Strategy for ReplicaSet {
 
     fn validate(&self, set: &Value, _old: Option<&Value>, errors: &mut Errors) {
         check::selects_template(set, "replicaset", errors);
-        check::always_restarts(set, errors);
+        check::always_restarts(set, "ReplicaSet", errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {
         check::immutable(set, old, &["spec", "selector"], errors);
+    }
+
+    fn validate_status(&self, set: &Value, old: &Value, errors: &mut Errors) {
+        check::counts(set, old, &COUNTS, errors);
+        check::parts_of_replicas(set, &COUNTS[1..], errors);
     }
 
     fn counts_generations(&self) -> bool {

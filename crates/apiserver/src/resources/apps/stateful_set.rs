@@ -7,6 +7,7 @@ use crate::strategy::{Printed, ScalePaths, Strategy};
 use pintle_meta::field::{Error, Errors, Path};
 use pintle_meta::{object, rules};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
 const COLUMNS: &[Printed] = &[
     NAME,
@@ -28,6 +29,10 @@ const CHANGEABLE: [&str; 7] = [
 ];
 const OTHER_FIELDS: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
+const UNLIMITED_HISTORY: &str =
+    "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
+const COUNTS: [&str; 5] = ["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+
 pub struct StatefulSet;
 
 impl Strategy for StatefulSet {
@@ -44,8 +49,36 @@ impl Strategy for StatefulSet {
         object::set(set, &["status"], json!({"replicas": 0, "availableReplicas": 0}));
     }
 
-    fn validate(&self, set: &Value, _old: Option<&Value>, errors: &mut Errors) {
+    /// The loop sets these fields of the template itself, and mounts a claim for each template of one.
+    fn as_checked<'a>(&self, set: &'a Value) -> Cow<'a, Value> {
+        let mut checked = set.clone();
+        let claims: Vec<Value> = object::list(set, &["spec", "volumeClaimTemplates"])
+            .iter()
+            .map(|template| {
+                let name = object::text(template, &["metadata", "name"]);
+                json!({"name": name, "persistentVolumeClaim": {"claimName": name}})
+            })
+            .collect();
+        if let Some(spec) = object::at_mut(&mut checked, &["spec", "template", "spec"]).and_then(Value::as_object_mut) {
+            spec.remove("hostname");
+            spec.remove("subdomain");
+            let is_other = |volume: &Value| claims.iter().all(|claim| claim["name"] != volume["name"]);
+            let others = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
+            let others: Vec<Value> = others.filter(|volume| is_other(volume)).cloned().collect();
+            if !claims.is_empty() {
+                spec.insert("volumes".to_owned(), claims.iter().cloned().chain(others).collect());
+            }
+        }
+        Cow::Owned(checked)
+    }
+
+    fn validate(&self, set: &Value, old: Option<&Value>, errors: &mut Errors) {
         let spec = Path::new("spec");
+        let service = object::text(set, &["spec", "serviceName"]);
+        // It never changes, so one that is stored is tolerated.
+        if old.is_none() && !service.is_empty() {
+            check::text(service, &spec.child("serviceName"), rules::dns_label, errors);
+        }
         let policy = object::text(set, &["spec", "podManagementPolicy"]);
         if !matches!(policy, "OrderedReady" | "Parallel") {
             let detail = "must be 'OrderedReady' or 'Parallel'";
@@ -53,7 +86,17 @@ impl Strategy for StatefulSet {
         }
         let strategy = spec.child("updateStrategy");
         match object::text(set, &["spec", "updateStrategy", "type"]) {
-            "RollingUpdate" => {}
+            "RollingUpdate" => {
+                let value = object::at(set, &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"]);
+                let path = strategy.child("rollingUpdate").child("maxUnavailable");
+                if let Some(value) = value.filter(|value| !value.is_null()) {
+                    check::number_or_percent(Some(value), &path, errors);
+                    if check::is_zero(Some(value)) {
+                        errors.push(Error::invalid(&path, value.clone(), "cannot be 0"));
+                    }
+                    check::not_more_than_all(Some(value), &path, errors);
+                }
+            }
             "OnDelete" => {
                 if object::at(set, &["spec", "updateStrategy", "rollingUpdate"]).is_some_and(Value::is_object) {
                     let shown = set["spec"]["updateStrategy"]["rollingUpdate"].clone();
@@ -64,7 +107,7 @@ impl Strategy for StatefulSet {
             other => errors.push(Error::invalid(&strategy, other, "must be 'RollingUpdate' or 'OnDelete'")),
         }
         check::selects_template(set, "statefulset", errors);
-        check::always_restarts(set, errors);
+        check::always_restarts(set, "StatefulSet", errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {
@@ -83,6 +126,16 @@ impl Strategy for StatefulSet {
         }
     }
 
+    fn validate_status(&self, set: &Value, old: &Value, errors: &mut Errors) {
+        check::counts(set, old, &COUNTS, errors);
+        check::parts_of_replicas(set, &COUNTS[1..], errors);
+    }
+
+    fn warnings(&self, set: &Value, _old: Option<&Value>) -> Vec<String> {
+        let limit = object::integer(set, &["spec", "revisionHistoryLimit"]);
+        limit.filter(|limit| *limit < 0).map(|_| UNLIMITED_HISTORY.to_owned()).into_iter().collect()
+    }
+
     fn name_problems(&self, name: &str) -> rules::Problems {
         rules::dns_label(name)
     }
@@ -97,5 +150,78 @@ impl Strategy for StatefulSet {
 
     fn printed(&self) -> &'static [Printed] {
         COLUMNS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(change: Value) -> Value {
+        let mut set = json!({"spec": {"podManagementPolicy": "OrderedReady", "updateStrategy": {"type": "RollingUpdate"},
+            "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {}}}});
+        for (key, value) in change.as_object().into_iter().flatten() {
+            set["spec"][key] = value.clone();
+        }
+        set
+    }
+
+    fn problems(set: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut errors = Errors::default();
+        StatefulSet.validate(set, old, &mut errors);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_service_that_could_not_be_named_is_refused_once() {
+        let bad = set(json!({"serviceName": "not a name"}));
+        assert!(problems(&bad, None)[0].starts_with("spec.serviceName: Invalid value"), "{:?}", problems(&bad, None));
+        assert!(problems(&bad, Some(&bad)).is_empty(), "it cannot be changed any more");
+        assert!(problems(&set(json!({"serviceName": ""})), None).is_empty());
+    }
+
+    #[test]
+    fn an_update_must_be_able_to_move() {
+        for (most, expected) in
+            [(json!(0), "cannot be 0"), (json!("0%"), "cannot be 0"), (json!("101%"), "must not be greater")]
+        {
+            let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}});
+            let found = problems(&set(json!({"updateStrategy": strategy})), None);
+            assert!(found.len() == 1 && found[0].contains(expected), "{most}: {found:?}");
+        }
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
+        assert!(problems(&set(json!({"updateStrategy": strategy})), None).is_empty());
+    }
+
+    #[test]
+    fn a_container_mounts_a_claim_of_its_own() {
+        let mut set = set(json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}));
+        set["spec"]["template"]["spec"] = json!({"hostname": "Not A Name", "subdomain": "x",
+            "volumes": [{"name": "data", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]});
+        let checked = StatefulSet.as_checked(&set);
+        let expected = json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+                                          {"name": "cache", "emptyDir": {}}]});
+        assert_eq!(checked["spec"]["template"]["spec"], expected);
+    }
+
+    #[test]
+    fn a_status_cannot_count_more_pods_than_there_are() {
+        let status = |status: Value, old: Value| {
+            let mut errors = Errors::default();
+            StatefulSet.validate_status(&json!({"status": status}), &json!({"status": old}), &mut errors);
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(status(json!({"replicas": 2, "readyReplicas": 2, "availableReplicas": 1}), json!({})).is_empty());
+        for (wrong, field) in [
+            (json!({"replicas": -1}), "status.replicas"),
+            (json!({"replicas": 1, "currentReplicas": 2}), "status.currentReplicas"),
+            (json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 2}), "status.availableReplicas"),
+            (json!({"collisionCount": 1}), "status.collisionCount"),
+        ] {
+            let found = status(wrong.clone(), json!({"collisionCount": 2}));
+            assert!(found.iter().any(|problem| problem.starts_with(field)), "{wrong}: {found:?}");
+        }
+        let limit = set(json!({"revisionHistoryLimit": -1}));
+        assert_eq!(StatefulSet.warnings(&limit, None), [UNLIMITED_HISTORY]);
     }
 }

@@ -23,6 +23,8 @@ const COLUMNS: &[Printed] = &[
     }),
 ];
 
+const COUNTS: [&str; 4] = ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+
 pub struct ReplicationController;
 
 impl Strategy for ReplicationController {
@@ -67,7 +69,12 @@ impl Strategy for ReplicationController {
                 "`selector` does not match template `labels`",
             ));
         }
-        check::always_restarts(controller, errors);
+        check::always_restarts(controller, "ReplicationController", errors);
+    }
+
+    fn validate_status(&self, controller: &Value, old: &Value, errors: &mut Errors) {
+        check::counts(controller, old, &COUNTS, errors);
+        check::parts_of_replicas(controller, &COUNTS[1..], errors);
     }
 
     fn counts_generations(&self) -> bool {

@@ -1,7 +1,7 @@
 //! How many Pods too many and too few a rolling update may have.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use pintle_rules::share::{Round, share};
 
 pub(super) fn wanted(deployment: &Deployment) -> i32 {
     deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
@@ -27,22 +27,11 @@ fn resolve(deployment: &Deployment) -> (i32, i32) {
     let strategy = deployment.spec.as_ref().and_then(|spec| spec.strategy.as_ref());
     let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
     let wanted = wanted(deployment);
-    let surge = rolling.and_then(|rolling| rolling.max_surge.as_ref()).map_or(0, |value| scaled(value, wanted, true));
+    let surge =
+        rolling.and_then(|rolling| rolling.max_surge.as_ref()).map_or(0, |value| share(value, wanted, Round::Up));
     let unavailable = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
-    match (surge, unavailable.map_or(0, |value| scaled(value, wanted, false))) {
+    match (surge, unavailable.map_or(0, |value| share(value, wanted, Round::Down))) {
         (0, 0) => (0, 1),
         both => both,
-    }
-}
-
-fn scaled(value: &IntOrString, total: i32, round_up: bool) -> i32 {
-    match value {
-        IntOrString::Int(number) => *number,
-        IntOrString::String(text) => {
-            let percent: i64 = text.strip_suffix('%').and_then(|number| number.parse().ok()).unwrap_or(0);
-            let product = percent * i64::from(total);
-            let result = if round_up { (product + 99) / 100 } else { product / 100 };
-            i32::try_from(result).unwrap_or(i32::MAX)
-        }
     }
 }

@@ -3,7 +3,6 @@
 //! The plan works on a copy: every decision sees the effect of those before it, and each object is written once.
 
 mod fenceposts;
-mod hash;
 mod progress;
 mod revision;
 mod rollout;

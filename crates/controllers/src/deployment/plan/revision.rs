@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use pintle_rules::hash::template_hash;
 use pintle_runtime::owner;
 
-use super::hash::template_hash;
 use super::{Rollout, Set, fenceposts, progress};
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";

@@ -99,9 +99,8 @@ fn containers_ended_at(pod: &Pod) -> Option<Timestamp> {
         .collect();
     let of_sidecars = status.init_container_statuses.iter().flatten();
     let of_sidecars = of_sidecars.filter(|status| sidecars.contains(&status.name.as_str()));
-    let ended = |status: &ContainerStatus| {
-        status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref().map(|time| time.0)
-    };
+    let ended =
+        |status: &ContainerStatus| status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref().map(|time| time.0);
     let all: Option<Vec<Timestamp>> =
         status.container_statuses.iter().flatten().chain(of_sidecars).map(ended).collect();
     all?.into_iter().max()

@@ -35,10 +35,8 @@ pub(crate) fn judge(policy: Option<&PodFailurePolicy>, pod: &Pod) -> Judgement {
 
 fn judge_by(rule: &PodFailurePolicyRule, at: usize, pod: &Pod) -> Option<Judgement> {
     let status = pod.status.as_ref()?;
-    let (namespace, name) = (
-        pod.metadata.namespace.as_deref().unwrap_or_default(),
-        pod.metadata.name.as_deref().unwrap_or_default(),
-    );
+    let (namespace, name) =
+        (pod.metadata.namespace.as_deref().unwrap_or_default(), pod.metadata.name.as_deref().unwrap_or_default());
     let message = match (&rule.on_exit_codes, &rule.on_pod_conditions) {
         (Some(wanted), _) => {
             let all = [&status.container_statuses, &status.init_container_statuses];
@@ -50,10 +48,7 @@ fn judge_by(rule: &PodFailurePolicyRule, at: usize, pod: &Pod) -> Option<Judgeme
         }
         (None, Some(patterns)) => {
             let met = status.conditions.iter().flatten().find(|condition| matches_one(condition, patterns))?;
-            format!(
-                "Pod {namespace}/{name} has condition {} matching {} rule at index {at}",
-                met.type_, rule.action
-            )
+            format!("Pod {namespace}/{name} has condition {} matching {} rule at index {at}", met.type_, rule.action)
         }
         (None, None) => return None,
     };

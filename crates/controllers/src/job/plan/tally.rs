@@ -119,7 +119,8 @@ impl Tally {
             let (gone, left): (Vec<_>, Vec<_>) = noted.iter().cloned().partition(|uid| removed.contains(uid));
             (left, gone.len())
         };
-        let ((succeeded, counted), (failed, counted_failed)) = (split(&self.noted_succeeded), split(&self.noted_failed));
+        let ((succeeded, counted), (failed, counted_failed)) =
+            (split(&self.noted_succeeded), split(&self.noted_failed));
         let plus = |old: Option<i32>, more: usize| Some(old.unwrap_or(0).saturating_add(number(more)));
         let succeeded_now = plus(before.succeeded, self.gone_succeeded.saturating_add(counted));
         let some = |uids: Vec<String>| Some(uids).filter(|uids| !uids.is_empty());

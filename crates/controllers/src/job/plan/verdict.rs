@@ -52,17 +52,17 @@ impl Verdict {
 
     fn known(condition: &JobCondition, is_success: bool) -> Self {
         let (reason, message) = (condition.reason.clone(), condition.message.clone());
-        Verdict {
-            is_success,
-            is_known: true,
-            reason: reason.unwrap_or_default(),
-            message: message.unwrap_or_default(),
-        }
+        Verdict { is_success, is_known: true, reason: reason.unwrap_or_default(), message: message.unwrap_or_default() }
     }
 
     /// What the status says before the Pods are gone.
     pub(super) fn announcement(&self, now: Timestamp) -> JobCondition {
-        condition(if self.is_success { SUCCESS_CRITERIA_MET } else { FAILURE_TARGET }, true, (&self.reason, &self.message), now)
+        condition(
+            if self.is_success { SUCCESS_CRITERIA_MET } else { FAILURE_TARGET },
+            true,
+            (&self.reason, &self.message),
+            now,
+        )
     }
 
     /// What the status says at the end.
@@ -107,8 +107,7 @@ fn indexes_are_enough(asked: &Asked<'_>, census: &Census) -> Option<Verdict> {
             return Some(Verdict::failure("FailedIndexes", "Job has failed indexes"));
         }
     }
-    let message =
-        policy::succeeded_early(asked.spec.success_policy.as_ref(), &census.succeeded_indexes, completions)?;
+    let message = policy::succeeded_early(asked.spec.success_policy.as_ref(), &census.succeeded_indexes, completions)?;
     Some(Verdict { is_success: true, is_known: false, reason: "SuccessPolicy".to_owned(), message })
 }
 

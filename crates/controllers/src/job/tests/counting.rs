@@ -9,9 +9,14 @@ fn uncounted(succeeded: &[&str], failed: &[&str]) -> Value {
 #[test]
 fn a_pod_is_noted_then_freed_then_counted() {
     let job = job(json!({"completions": 5}), json!({}));
-    let pods = vec![pod("ok", "Succeeded", json!({})), pod("bad", "Failed", exited(1, 3)), pod("runs", "Running", json!({}))];
+    let pods =
+        vec![pod("ok", "Succeeded", json!({})), pod("bad", "Failed", exited(1, 3)), pod("runs", "Running", json!({}))];
     let first = planned(&job, &pods);
-    assert!(writes(&first).is_empty(), "a finalizer goes only when the stored status has the Pod: {:?}", writes(&first));
+    assert!(
+        writes(&first).is_empty(),
+        "a finalizer goes only when the stored status has the Pod: {:?}",
+        writes(&first)
+    );
     let noted = status(&job, &first);
     assert_eq!(noted["uncountedTerminatedPods"], json!({"succeeded": ["ok"], "failed": ["bad"]}));
     assert!(noted["succeeded"].is_null() || noted["succeeded"] == 0);
@@ -99,16 +104,16 @@ fn what_the_policy_ignores_is_freed_and_not_counted() {
     let mut disrupted = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
     merge(&mut disrupted, exited(137, 60));
     let plan = planned(&job, &[pod("evicted", "Failed", disrupted), pod("runs", "Running", json!({}))]);
-    assert_eq!(writes(&plan), ["patch pods/evicted", "create 1 pods"].map(|text| text.replace("create 1 pods", "create pods")));
+    assert_eq!(
+        writes(&plan),
+        ["patch pods/evicted", "create 1 pods"].map(|text| text.replace("create 1 pods", "create pods"))
+    );
     assert!(status(&job, &plan)["failed"].as_i64().unwrap_or(0) == 0);
 }
 
 #[test]
 fn a_deleted_pod_has_failed_unless_only_ended_ones_count() {
-    let cases = [
-        ("TerminatingOrFailed", json!(["gone"]), Some("create pods")),
-        ("Failed", Value::Null, None),
-    ];
+    let cases = [("TerminatingOrFailed", json!(["gone"]), Some("create pods")), ("Failed", Value::Null, None)];
     for (policy, failed, made) in cases {
         let job = job(json!({"podReplacementPolicy": policy, "parallelism": 1}), json!({}));
         let mut gone = going();

@@ -25,8 +25,10 @@ fn a_job_says_how_it_will_end_before_it_says_that_it_has() {
 fn what_ends_a_job() {
     let fail = json!({"podFailurePolicy": {"rules": [
         {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}});
-    let per_index = |most: Value| json!({"completions": 3, "parallelism": 3, "backoffLimitPerIndex": 0, "maxFailedIndexes": most,
-                                         "backoffLimit": i32::MAX});
+    let per_index = |most: Value| {
+        json!({"completions": 3, "parallelism": 3, "backoffLimitPerIndex": 0, "maxFailedIndexes": most,
+                                         "backoffLimit": i32::MAX})
+    };
     let early = json!({"completions": 4, "successPolicy": {"rules": [{"succeededIndexes": "1"}]}});
     let restarting = json!({"status": {"containerStatuses": [
         {"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 3}]}});
@@ -34,22 +36,82 @@ fn what_ends_a_job() {
     let failed = |n: usize| -> Vec<Arc<Pod>> { (0..n).map(|n| pod(&n.to_string(), "Failed", exited(1, 60))).collect() };
     let cases: Vec<(&str, Job, Vec<Arc<Pod>>, Option<&str>)> = vec![
         ("as often as allowed", job(json!({"backoffLimit": 2}), json!({})), failed(2), None),
-        ("too often", job(json!({"backoffLimit": 2}), json!({})), failed(3), Some("FailureTarget BackoffLimitExceeded")),
-        ("counted before", job(json!({"backoffLimit": 2}), json!({"failed": 3})), vec![], Some("FailureTarget BackoffLimitExceeded")),
-        ("restarts", job(on_failure.clone(), json!({})), vec![pod("r", "Running", restarting)], Some("FailureTarget BackoffLimitExceeded")),
-        ("too long", job(json!({"activeDeadlineSeconds": 100}), json!({})), vec![], Some("FailureTarget DeadlineExceeded")),
+        (
+            "too often",
+            job(json!({"backoffLimit": 2}), json!({})),
+            failed(3),
+            Some("FailureTarget BackoffLimitExceeded"),
+        ),
+        (
+            "counted before",
+            job(json!({"backoffLimit": 2}), json!({"failed": 3})),
+            vec![],
+            Some("FailureTarget BackoffLimitExceeded"),
+        ),
+        (
+            "restarts",
+            job(on_failure.clone(), json!({})),
+            vec![pod("r", "Running", restarting)],
+            Some("FailureTarget BackoffLimitExceeded"),
+        ),
+        (
+            "too long",
+            job(json!({"activeDeadlineSeconds": 100}), json!({})),
+            vec![],
+            Some("FailureTarget DeadlineExceeded"),
+        ),
         ("not yet too long", job(json!({"activeDeadlineSeconds": 101}), json!({})), vec![], None),
-        ("too long but suspended", job(json!({"activeDeadlineSeconds": 100, "suspend": true}), json!({})), vec![], Some("Suspended JobSuspended")),
-        ("by policy", job(fail.clone(), json!({})), vec![pod("f", "Failed", exited(42, 60))], Some("FailureTarget PodFailurePolicy")),
+        (
+            "too long but suspended",
+            job(json!({"activeDeadlineSeconds": 100, "suspend": true}), json!({})),
+            vec![],
+            Some("Suspended JobSuspended"),
+        ),
+        (
+            "by policy",
+            job(fail.clone(), json!({})),
+            vec![pod("f", "Failed", exited(42, 60))],
+            Some("FailureTarget PodFailurePolicy"),
+        ),
         ("not by policy", job(fail, json!({})), vec![pod("f", "Failed", exited(41, 60))], None),
-        ("too many indexes", indexed(per_index(json!(0)), json!({})), vec![pod_of(1, "f", "Failed")], Some("FailureTarget MaxFailedIndexesExceeded")),
+        (
+            "too many indexes",
+            indexed(per_index(json!(0)), json!({})),
+            vec![pod_of(1, "f", "Failed")],
+            Some("FailureTarget MaxFailedIndexesExceeded"),
+        ),
         ("not all indexes", indexed(per_index(Value::Null), json!({})), vec![pod_of(1, "f", "Failed")], None),
-        ("all indexes ended", indexed(per_index(Value::Null), json!({"completedIndexes": "0,2"})), vec![pod_of(1, "f", "Failed")], Some("FailureTarget FailedIndexes")),
-        ("enough indexes", indexed(early.clone(), json!({})), vec![pod_of(1, "s", "Succeeded")], Some("SuccessCriteriaMet SuccessPolicy")),
+        (
+            "all indexes ended",
+            indexed(per_index(Value::Null), json!({"completedIndexes": "0,2"})),
+            vec![pod_of(1, "f", "Failed")],
+            Some("FailureTarget FailedIndexes"),
+        ),
+        (
+            "enough indexes",
+            indexed(early.clone(), json!({})),
+            vec![pod_of(1, "s", "Succeeded")],
+            Some("SuccessCriteriaMet SuccessPolicy"),
+        ),
         ("other indexes", indexed(early, json!({})), vec![pod_of(2, "s", "Succeeded")], None),
-        ("nothing to do", job(json!({"completions": 0}), json!({})), vec![], Some("SuccessCriteriaMet CompletionsReached")),
-        ("one is enough", job(json!({"completions": null}), json!({})), vec![pod("s", "Succeeded", json!({}))], Some("SuccessCriteriaMet CompletionsReached")),
-        ("one is enough, another runs", job(json!({"completions": null}), json!({})), vec![pod("s", "Succeeded", json!({})), pod("r", "Running", json!({}))], None),
+        (
+            "nothing to do",
+            job(json!({"completions": 0}), json!({})),
+            vec![],
+            Some("SuccessCriteriaMet CompletionsReached"),
+        ),
+        (
+            "one is enough",
+            job(json!({"completions": null}), json!({})),
+            vec![pod("s", "Succeeded", json!({}))],
+            Some("SuccessCriteriaMet CompletionsReached"),
+        ),
+        (
+            "one is enough, another runs",
+            job(json!({"completions": null}), json!({})),
+            vec![pod("s", "Succeeded", json!({})), pod("r", "Running", json!({}))],
+            None,
+        ),
     ];
     for (why, job, pods, expected) in cases {
         let plan = planned(&job, &pods);
@@ -139,7 +201,10 @@ fn a_suspended_job_stops_its_pods_uncounted_and_forgets_when_it_began() {
     let plan = planned(&awake, &[]);
     let status = status(&awake, &plan);
     assert_eq!(status["conditions"][0]["status"], "False");
-    assert_eq!((&status["startTime"], &status["conditions"][0]["reason"]), (&json!(now().to_string()), &json!("JobResumed")));
+    assert_eq!(
+        (&status["startTime"], &status["conditions"][0]["reason"]),
+        (&json!(now().to_string()), &json!("JobResumed"))
+    );
     assert_eq!((events(&plan), writes(&plan)), (vec!["Resumed"], vec!["create 2 pods".to_owned()]));
 }
 

@@ -59,7 +59,11 @@ fn intervals_are_compared() {
 fn made(plan: &Plan) -> Vec<u32> {
     let creations = plan.writes.iter().filter(|write| write.to_string() == "create pods");
     let index = |write: &pintle_runtime::Write| {
-        write.body()["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str().unwrap().parse().unwrap()
+        write.body()["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
     };
     creations.map(index).collect()
 }
@@ -115,7 +119,8 @@ fn two_pods_of_an_index_and_pods_of_none_do_not_stay() {
 
 #[test]
 fn a_job_that_is_made_smaller_forgets_what_lies_beyond() {
-    let job = indexed(json!({"completions": 2, "parallelism": 2}), json!({"completedIndexes": "0,3-5", "succeeded": 4}));
+    let job =
+        indexed(json!({"completions": 2, "parallelism": 2}), json!({"completedIndexes": "0,3-5", "succeeded": 4}));
     let status = status(&job, &planned(&job, &[]));
     assert_eq!((&status["completedIndexes"], &status["succeeded"]), (&json!("0"), &json!(1)));
 }
@@ -138,7 +143,11 @@ fn each_index_waits_for_itself_and_tells_its_successor_how_often_it_failed() {
     let plan = planned(&job, &[failed(0, "f", 2, 5)]);
     assert_eq!(made(&plan), [1], "the other index does not wait");
     let plan = planned(&job, &[failed(0, "f", 2, 5), pod_of(1, "r", "Running")]);
-    assert_eq!((made(&plan), plan.again.map(|again| again.as_secs())), (vec![], Some(35)), "40 s after the third failure");
+    assert_eq!(
+        (made(&plan), plan.again.map(|again| again.as_secs())),
+        (vec![], Some(35)),
+        "40 s after the third failure"
+    );
     let status = status(&job, &plan);
     assert_eq!(status["uncountedTerminatedPods"]["failed"], Value::Null, "it is kept until its successor exists");
     let plan = planned(&job, &[failed(0, "f", 2, 50), pod_of(1, "r", "Running")]);

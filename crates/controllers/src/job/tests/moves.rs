@@ -13,10 +13,22 @@ fn as_many_pods_run_as_may_and_as_are_needed() {
         ("one is missing", json!({"parallelism": 3, "completions": 5}), json!({}), 2, &["create pods"]),
         ("few are left", json!({"parallelism": 3, "completions": 5}), json!({"succeeded": 4}), 0, &["create pods"]),
         ("the rest runs", json!({"parallelism": 3, "completions": 5}), json!({"succeeded": 4}), 1, &[]),
-        ("scaled down", json!({"parallelism": 1, "completions": 5}), json!({}), 2, &["patch pods/r0", "delete pods/r0"]),
+        (
+            "scaled down",
+            json!({"parallelism": 1, "completions": 5}),
+            json!({}),
+            2,
+            &["patch pods/r0", "delete pods/r0"],
+        ),
         ("paused", json!({"parallelism": 0, "completions": 5}), json!({}), 0, &[]),
         ("without number", json!({"parallelism": 3, "completions": null}), json!({}), 1, &["create 2 pods"]),
-        ("without number, one is done", json!({"parallelism": 3, "completions": null}), json!({"succeeded": 1}), 1, &[]),
+        (
+            "without number, one is done",
+            json!({"parallelism": 3, "completions": null}),
+            json!({"succeeded": 1}),
+            1,
+            &[],
+        ),
         ("in pieces", json!({"parallelism": 9000, "completions": 9000}), json!({}), 0, &["create 500 pods"]),
         ("below zero", json!({"parallelism": -1, "completions": 5}), json!({}), 0, &[]),
     ];
@@ -28,14 +40,27 @@ fn as_many_pods_run_as_may_and_as_are_needed() {
 #[test]
 fn the_pod_that_has_come_least_far_goes_first() {
     let job = job(json!({"parallelism": 1}), json!({}));
-    let settled = || pod("settled", "Running", json!({"status": {"conditions": [
-        {"type": "Ready", "status": "True", "lastTransitionTime": ago(80)}]}}));
+    let settled = || {
+        pod(
+            "settled",
+            "Running",
+            json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": ago(80)}]}}),
+        )
+    };
     let cases = [
         ("no node", pod("x", "Pending", json!({"spec": {"nodeName": null}}))),
         ("pending", pod("x", "Pending", json!({}))),
         ("not ready", pod("x", "Running", json!({}))),
-        ("just ready", pod("x", "Running", json!({"status": {"conditions": [
-            {"type": "Ready", "status": "True", "lastTransitionTime": ago(1)}]}}))),
+        (
+            "just ready",
+            pod(
+                "x",
+                "Running",
+                json!({"status": {"conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": ago(1)}]}}),
+            ),
+        ),
     ];
     for (why, victim) in cases {
         let plan = planned(&job, &[settled(), victim]);
@@ -61,7 +86,12 @@ fn a_failed_pod_is_replaced_after_a_time_that_doubles() {
         ("twice", &[0, 30], None, Some(20)),
         ("three times", &[5, 30, 60], None, Some(35)),
         ("seven times", &[0, 1, 2, 3, 4, 5, 6], None, Some(600)),
-        ("a hundred times would be longer", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], None, Some(600)),
+        (
+            "a hundred times would be longer",
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19],
+            None,
+            Some(600),
+        ),
         ("a success in between", &[0, 30, 60], Some(20), Some(10)),
         ("a success afterwards", &[5, 30], Some(2), None),
     ];
@@ -95,7 +125,11 @@ fn when_a_pod_ended_is_told_by_the_best_witness() {
     let job = job(json!({"backoffLimit": 99}), json!({}));
     let cases = [
         ("containers", exited(1, 2), Some(8)),
-        ("not ready since", json!({"status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": ago(3)}]}}), Some(7)),
+        (
+            "not ready since",
+            json!({"status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": ago(3)}]}}),
+            Some(7),
+        ),
         ("deleted", json!({"metadata": {"deletionTimestamp": ago(-26), "deletionGracePeriodSeconds": 30}}), Some(6)),
         ("created", json!({"metadata": {"creationTimestamp": ago(5)}}), Some(5)),
         ("created long ago", json!({}), None),
@@ -115,16 +149,28 @@ fn a_pod_is_made_from_the_template_and_held_until_it_is_counted() {
     assert_eq!(made["metadata"]["finalizers"], json!(["shop/own", "batch.kubernetes.io/job-tracking"]));
     let owner = &made["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["kind"], &owner["uid"], &owner["controller"]), (&json!("Job"), &json!("j"), &json!(true)));
-    assert_eq!((&made["metadata"]["labels"]["job"], &made["metadata"]["annotations"]["a"]), (&json!("work"), &json!("b")));
+    assert_eq!(
+        (&made["metadata"]["labels"]["job"], &made["metadata"]["annotations"]["a"]),
+        (&json!("work"), &json!("b"))
+    );
 }
 
 #[test]
 fn a_pod_without_a_job_is_let_go() {
-    let owned = |kind: &str, api: &str| pod("p", "Running", json!({"metadata": {"ownerReferences": [
-        {"apiVersion": api, "kind": kind, "name": "work", "uid": "j", "controller": true}]}}));
+    let owned = |kind: &str, api: &str| {
+        pod(
+            "p",
+            "Running",
+            json!({"metadata": {"ownerReferences": [
+        {"apiVersion": api, "kind": kind, "name": "work", "uid": "j", "controller": true}]}}),
+        )
+    };
     let running = Arc::new(job(json!({}), json!({})));
     let finished = Arc::new(job(json!({}), json!({"conditions": [{"type": "Failed", "status": "True"}]})));
-    let elsewhere = Arc::new(job(json!({"managedBy": "else/where"}), json!({"conditions": [{"type": "Failed", "status": "True"}]})));
+    let elsewhere = Arc::new(job(
+        json!({"managedBy": "else/where"}),
+        json!({"conditions": [{"type": "Failed", "status": "True"}]}),
+    ));
     let mut successor = job(json!({}), json!({}));
     successor.metadata.uid = Some("other".into());
     let successor = Arc::new(successor);

@@ -16,7 +16,8 @@ fn on_codes(action: &str, operator: &str, values: Value) -> Value {
 #[test]
 fn the_first_rule_that_matches_decides() {
     let disrupted = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
-    let on_disruption = |action: &str| json!({"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
+    let on_disruption =
+        |action: &str| json!({"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
     let fail = |text: &str| Judgement::FailJob(text.to_owned());
     let cases = [
         ("no rule", json!([]), exited(1, 0), Judgement::Count),
@@ -24,16 +25,39 @@ fn the_first_rule_that_matches_decides() {
         ("not in the list", json!([on_codes("Ignore", "In", json!([1, 2]))]), exited(3, 0), Judgement::Count),
         ("not in", json!([on_codes("FailIndex", "NotIn", json!([1, 2]))]), exited(3, 0), Judgement::FailIndex),
         ("zero is no failure", json!([on_codes("FailIndex", "NotIn", json!([1, 2]))]), exited(0, 0), Judgement::Count),
-        ("the first one", json!([on_codes("Count", "In", json!([1])), on_codes("Ignore", "In", json!([1]))]), exited(1, 0), Judgement::Count),
-        ("the second one", json!([on_codes("Count", "In", json!([2])), on_codes("Ignore", "In", json!([1]))]), exited(1, 0), Judgement::Ignore),
+        (
+            "the first one",
+            json!([on_codes("Count", "In", json!([1])), on_codes("Ignore", "In", json!([1]))]),
+            exited(1, 0),
+            Judgement::Count,
+        ),
+        (
+            "the second one",
+            json!([on_codes("Count", "In", json!([2])), on_codes("Ignore", "In", json!([1]))]),
+            exited(1, 0),
+            Judgement::Ignore,
+        ),
         ("condition", json!([on_disruption("Ignore")]), disrupted.clone(), Judgement::Ignore),
-        ("condition of another truth", json!([{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}]}]), disrupted.clone(), Judgement::Count),
+        (
+            "condition of another truth",
+            json!([{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}]}]),
+            disrupted.clone(),
+            Judgement::Count,
+        ),
         ("still running", json!([on_codes("Ignore", "NotIn", json!([1]))]), json!({}), Judgement::Count),
         ("unknown action", json!([on_codes("Dance", "In", json!([1]))]), exited(1, 0), Judgement::Count),
-        ("code fails the Job", json!([on_codes("FailJob", "In", json!([9]))]), exited(9, 0),
-            fail("Container c for pod shop/p failed with exit code 9 matching FailJob rule at index 0")),
-        ("condition fails the Job", json!([on_codes("Count", "In", json!([9])), on_disruption("FailJob")]), disrupted,
-            fail("Pod shop/p has condition DisruptionTarget matching FailJob rule at index 1")),
+        (
+            "code fails the Job",
+            json!([on_codes("FailJob", "In", json!([9]))]),
+            exited(9, 0),
+            fail("Container c for pod shop/p failed with exit code 9 matching FailJob rule at index 0"),
+        ),
+        (
+            "condition fails the Job",
+            json!([on_codes("Count", "In", json!([9])), on_disruption("FailJob")]),
+            disrupted,
+            fail("Pod shop/p has condition DisruptionTarget matching FailJob rule at index 1"),
+        ),
     ];
     for (why, rules, change, expected) in cases {
         assert_eq!(judged(rules, change), expected, "{why}");
