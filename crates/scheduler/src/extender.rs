@@ -17,9 +17,10 @@ use pintle_meta::object;
 use serde_json::{Value, json};
 
 use crate::pod::PodInfo;
+use crate::preemption::Candidate;
 use crate::setup::ExtenderSetup;
 
-pub(crate) use wire::Filtered;
+pub(crate) use wire::{Filtered, MetaVictims};
 
 /// An answer is no longer than this: the names of very many nodes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -88,6 +89,20 @@ impl Extender {
     pub(crate) async fn bind(&self, pod: &PodInfo, node: &str) -> Result<(), String> {
         let sent = wire::binding(pod.key.namespace(), pod.key.name(), &pod.uid, node);
         wire::error_in(&self.send(&self.setup.bind, sent).await?)
+    }
+
+    pub(crate) fn preempts(&self) -> bool {
+        !self.setup.preempt.is_empty()
+    }
+
+    /// Where room may be made, and by whom, of the candidates or of other Pods on their nodes.
+    pub(crate) async fn preempt(&self, pod: &Pod, candidates: &[Candidate]) -> Result<MetaVictims, String> {
+        let sent = wire::preemption(pod, candidates, self.setup.knows_nodes);
+        Ok(wire::victims(&self.send(&self.setup.preempt, sent).await?))
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.setup.url
     }
 
     async fn send(&self, verb: &str, body: Value) -> Result<Value, String> {

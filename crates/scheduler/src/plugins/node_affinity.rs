@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     NodeAffinity as Affinity, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm,
 };
 
-use super::{Event, Filter, Plugin, Rejection, Score, reject, scale};
+use super::{Event, Filter, Plugin, Rejection, Score, scale};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -30,7 +30,7 @@ impl Plugin for NodeAffinity {
         &[Event::NodeAdded, Event::NodeChanged]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         Some(Box::new(Required::of(pod)?))
     }
 
@@ -66,9 +66,13 @@ impl<'a> Required<'a> {
     }
 }
 
-impl Filter for Required<'_> {
+impl<'a> Filter<'a> for Required<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
-        if self.matches(node) { Ok(()) } else { reject("node(s) didn't match Pod's node affinity/selector") }
+        if self.matches(node) {
+            Ok(())
+        } else {
+            Rejection::of_node("node(s) didn't match Pod's node affinity/selector")
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use super::taint_toleration::{tolerates, tolerations};
-use super::{Event, Filter, Plugin, Rejection, reject};
+use super::{Event, Filter, Plugin, Rejection};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -21,12 +21,12 @@ impl Plugin for NodeUnschedulable {
         &[Event::NodeAdded, Event::NodeChanged]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         Some(Box::new(Cordon(tolerations(pod))))
     }
 }
 
-impl Filter for Cordon<'_> {
+impl<'a> Filter<'a> for Cordon<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
         if !node.is_unschedulable() {
             return Ok(());
@@ -36,7 +36,7 @@ impl Filter for Cordon<'_> {
             effect: "NoSchedule".to_owned(),
             ..Taint::default()
         };
-        if tolerates(self.0, &cordon) { Ok(()) } else { reject("node(s) were unschedulable") }
+        if tolerates(self.0, &cordon) { Ok(()) } else { Rejection::of_node("node(s) were unschedulable") }
     }
 }
 

@@ -88,6 +88,28 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Other Pods are made to leave for this one: it is not tried before [`Queue::release`], whatever happens. Before it is parked.
+    pub(crate) fn hold(&self, pod: &PodInfo) {
+        self.state().hold(pod);
+    }
+
+    /// All of them are on their way; if `failed`, not all of them, and the Pod is tried again although nothing happened.
+    pub(crate) fn release(&self, pod: &PodInfo, failed: bool) {
+        self.state().release(pod, failed, Instant::now());
+        self.changed.notify_one();
+    }
+
+    /// A moment that [`Queue::park_since`] knows.
+    pub(crate) fn moment(&self) -> u64 {
+        self.state().moment()
+    }
+
+    /// The same as `park` for a Pod that was tried without a lock, since this moment: what helped it meanwhile counts.
+    pub(crate) fn park_since(&self, pod: &PodInfo, plugins: &BTreeSet<&'static str>, moment: u64) {
+        self.state().park_since(pod, plugins, moment, Instant::now());
+        self.changed.notify_one();
+    }
+
     /// A Pod that was parked is tried again after its backoff, though nothing happened that may help it.
     pub fn unpark(&self, pod: &PodInfo) {
         self.state().unpark(pod, Instant::now());
