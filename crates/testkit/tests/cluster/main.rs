@@ -21,6 +21,7 @@ mod lists_and_watches;
 mod manager;
 mod notations;
 mod own_objects;
+mod preemption;
 mod quotas;
 mod runtime_faults;
 mod schemas;
