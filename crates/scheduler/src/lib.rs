@@ -50,6 +50,7 @@ mod volumes;
 #[cfg(test)]
 mod testing;
 
+pub use extender::Dial;
 pub use scheduler::{Prepared, Scheduler};
 pub use setup::Setup;
 

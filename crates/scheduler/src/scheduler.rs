@@ -9,7 +9,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::cache::Cache;
 use crate::cycle::{Cycle, Diagnosis};
 use crate::evict::{self, Nomination};
-use crate::extender::Extender;
+use crate::extender::{Dial, Extender};
 use crate::pod::PodInfo;
 use crate::preemption::NOT_TRIED;
 use crate::queue::{Depth, Queue};
@@ -97,10 +97,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    pub async fn of(setup: Setup) -> Result<Self, String> {
+    pub async fn of(setup: Setup, dial: Dial) -> Result<Self, String> {
         let mut extenders = Vec::new();
         for extender in &setup.extenders {
-            extenders.push(Arc::new(Extender::connect(extender).await?));
+            extenders.push(Arc::new(Extender::connect(extender, dial).await?));
         }
         Ok(Prepared { setup, extenders })
     }

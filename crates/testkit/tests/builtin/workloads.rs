@@ -87,6 +87,7 @@ fn room_is_made_once_wherever_the_scheduler_is_lost() {
     let scenario = Scenario::of("kube-scheduler")
         .on(with(&["serviceaccount", "nodelifecycle"], 1, true))
         .setup(|cluster| async move {
+            cluster.settle().await;
             for (name, value) in [("low", 1), ("mid", 5), ("high", 10)] {
                 let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
                     "value": value});
@@ -101,7 +102,7 @@ fn room_is_made_once_wherever_the_scheduler_is_lost() {
             create(&cluster, important("mid", "mid", "10")).await;
             create(&cluster, important("high", "high", "20")).await;
             cluster.settle().await;
-            create(&cluster, important("late", "low", "1")).await;
+            create(&cluster, important("late", "low", "5")).await;
         });
     torture(&scenario);
 }
