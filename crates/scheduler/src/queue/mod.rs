@@ -3,6 +3,7 @@
 //! - Ready Pods come out by priority, and first come, first served within one.
 //! - A Pod that fits nowhere is set aside until something happens that may help it, or five minutes have passed.
 //! - A Pod that was tried waits at least 1 s before the next try, then 2 s, up to 10 s, whatever happens.
+//! - A Pod for which others are made to leave is not tried before all of them are on their way.
 //! - A Pod with scheduling gates is set aside until they are gone.
 
 mod state;

@@ -22,6 +22,7 @@ mod manager;
 mod notations;
 mod own_objects;
 mod preemption;
+mod priorities;
 mod quotas;
 mod runtime_faults;
 mod schemas;
