@@ -87,8 +87,13 @@ pub(crate) async fn report_failure(shared: &Shared, pod: &PodInfo, why: String) 
 
 /// The same for a Pod that gets volumes with its node: they come first.
 pub(crate) async fn bind_with_volumes(shared: &Shared, pod: &PodInfo, node: &str, choice: &Choice) {
-    let Err(failure) = volumes::provide(shared, pod, node, choice).await else {
-        return bind(shared, pod, node).await;
+    shared.cache().unwritten.insert(pod.uid.clone());
+    let provided = volumes::provide(shared, pod, node, choice).await;
+    let is_called_off = !shared.cache().unwritten.remove(&pod.uid);
+    let failure = match provided {
+        Ok(()) if !is_called_off => return bind(shared, pod, node).await,
+        Ok(()) => Failure::Overtaken,
+        Err(failure) => failure,
     };
     tracing::debug!(pod = %pod.key, node, ?failure, "the volumes are not there");
     let was_placed = {

@@ -29,6 +29,8 @@ pub struct Cache {
     pub namespaces: Namespaces,
     pub storage: Storage,
     pub nominated: Nominated,
+    /// UIDs of Pods that have a node here only, and wait for their volumes before it is written.
+    pub(crate) unwritten: BTreeSet<String>,
     /// How many Pods with a node use each claim.
     claims_in_use: BTreeMap<Key, usize>,
     /// Pods on nodes that say something about where other Pods may be: none, and no one need be asked.

@@ -11,6 +11,7 @@ use pintle_runtime::{ApiError, Key, conditions};
 use serde_json::json;
 
 use crate::cache::Cache;
+use crate::plugins::Event;
 use crate::pod::PodInfo;
 use crate::preemption::{Candidate, Facts, REASON, Refused, budgets, candidates, choose};
 use crate::scheduler::Shared;
@@ -117,6 +118,15 @@ async fn clear_nomination(shared: &Shared, pod: &PodInfo) {
 }
 
 async fn make_leave(shared: &Shared, pod: &PodInfo, victim: &PodInfo, node: &str) -> Result<(), kube::Error> {
+    let tell = |where_from: &str| {
+        tracing::info!(pod = %pod.key, victim = %victim.key, node, "preempted");
+        let message = format!("Preempted by pod {} on node {node}{where_from}", pod.uid);
+        shared.recorder.normal_because(victim.pod.as_ref(), pod.pod.as_ref(), ("Preempted", "Preempting"), message);
+    };
+    if call_off(shared, victim) {
+        tell(" (in kube-scheduler memory).");
+        return Ok(());
+    }
     let (api, name) = (pods(shared, &victim.key), victim.key.name());
     let scheduler = pod.spec().and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(DEFAULT_NAME);
     let latest = shared.context.informers.of::<Pod>().get(&victim.key);
@@ -138,10 +148,22 @@ async fn make_leave(shared: &Shared, pod: &PodInfo, victim: &PodInfo, node: &str
         Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
         other => drop(other?),
     }
-    tracing::info!(pod = %pod.key, victim = %victim.key, node, "preempted");
-    let message = format!("Preempted by pod {} on node {node}", pod.uid);
-    shared.recorder.normal_because(victim.pod.as_ref(), pod.pod.as_ref(), ("Preempted", "Preempting"), message);
+    tell("");
     Ok(())
+}
+
+/// Takes the node from a Pod that is not bound to it yet: it need not be deleted, and looks for another one.
+fn call_off(shared: &Shared, victim: &PodInfo) -> bool {
+    let is_called_off = {
+        let mut cache = shared.cache();
+        cache.unwritten.remove(&victim.uid) && cache.displace(&victim.uid)
+    };
+    if is_called_off {
+        // Whoever waits for its volumes finds that it has no node any more, and tries it again.
+        shared.storage_changed.notify_waiters();
+        shared.queue.happened(Event::PodRemoved);
+    }
+    is_called_off
 }
 
 /// Why it has to leave; nothing if it says so already.

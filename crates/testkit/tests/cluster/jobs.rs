@@ -63,7 +63,14 @@ async fn reasons(cluster: &Cluster) -> Vec<String> {
 
 fn conditions(status: &Value) -> Vec<String> {
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let shown = |condition: &Value| format!("{}={} {}", condition["type"].as_str().unwrap(), condition["status"].as_str().unwrap(), condition["reason"].as_str().unwrap());
+    let shown = |condition: &Value| {
+        format!(
+            "{}={} {}",
+            condition["type"].as_str().unwrap(),
+            condition["status"].as_str().unwrap(),
+            condition["reason"].as_str().unwrap()
+        )
+    };
     conditions.iter().map(shown).collect()
 }
 
@@ -74,7 +81,11 @@ async fn a_job_with_five_completions_runs_to_its_end_two_pods_at_a_time() {
     cluster.advance(Duration::from_secs(60)).await;
     cluster.settle().await;
     let status = status(&cluster, "five").await;
-    assert_eq!((&status["succeeded"], &status["active"], &status["failed"]), (&json!(5), &Value::Null, &Value::Null), "{status}");
+    assert_eq!(
+        (&status["succeeded"], &status["active"], &status["failed"]),
+        (&json!(5), &Value::Null, &Value::Null),
+        "{status}"
+    );
     assert_eq!(conditions(&status), ["SuccessCriteriaMet=True CompletionsReached", "Complete=True CompletionsReached"]);
     assert!(status["completionTime"].is_string() && status["startTime"].is_string(), "{status}");
     assert_eq!(reasons(&cluster).await, ["Completed", "SuccessfulCreate"]);
@@ -89,7 +100,8 @@ async fn each_index_succeeds_once_and_knows_which_it_is() {
     let cluster = after(30, job("many", json!({"spec": spec}))).await;
     let status = status(&cluster, "many").await;
     assert_eq!((&status["succeeded"], &status["completedIndexes"]), (&json!(4), &json!("0-3")), "{status}");
-    let mut known: Vec<String> = pods(&cluster).await.into_iter().map(|pod| pod.spec.unwrap().hostname.unwrap()).collect();
+    let mut known: Vec<String> =
+        pods(&cluster).await.into_iter().map(|pod| pod.spec.unwrap().hostname.unwrap()).collect();
     known.sort();
     assert_eq!(known, ["many-0", "many-1", "many-2", "many-3"]);
 }

@@ -223,3 +223,25 @@ async fn a_nomination_survives_the_scheduler() {
     assert_eq!(placed(&cluster).await, ["high on node-0"]);
     assert_eq!(nominated(&cluster, "mid").await, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_waits_for_its_volumes_gives_its_node_up_and_is_not_deleted() {
+    let cluster = cluster(1).await;
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"},
+        "provisioner": "example.com/slow", "volumeBindingMode": "WaitForFirstConsumer"});
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"storageClassName": "slow", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let mut low = pod("low", "low", "32");
+    low["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    create(&cluster, [class, claim, low]).await;
+    assert!(placed(&cluster).await.is_empty(), "nobody makes its volume");
+    create(&cluster, [pod("high", "high", "32")]).await;
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(placed(&cluster).await, ["high on node-0"]);
+    let low = get(&cluster, "low").await.expect("it waits for another node");
+    assert!(low.metadata.deletion_timestamp.is_none());
+    let told = events(&cluster, "low", "Preempted").await;
+    let high = get(&cluster, "high").await.unwrap().metadata.uid.unwrap();
+    let expected = format!("Preempted by pod {high} on node node-0 (in kube-scheduler memory).");
+    assert_eq!(told[0].message, Some(expected));
+}
