@@ -134,13 +134,14 @@ async fn write_condition(
     let condition = changed_condition(&pod.pod, reason, message, Time(shared.context.clock.now()));
     let mut status = Map::new();
     status.extend(condition.map(|condition| ("conditions".to_owned(), json!([condition]))));
-    let said = nominated::written(pod);
-    match nomination {
-        Nomination::To(eviction) if said != Some(eviction.node.as_str()) => {
-            status.insert("nominatedNodeName".to_owned(), json!(eviction.node));
-        }
-        Nomination::Cleared if said.is_some() => drop(status.insert("nominatedNodeName".to_owned(), Value::Null)),
-        Nomination::To(_) | Nomination::Cleared | Nomination::Kept => {}
+    let decided = match nomination {
+        Nomination::To(eviction) => Some(eviction.node.clone()),
+        Nomination::Cleared => None,
+        // It may be that it could not be written when it was decided.
+        Nomination::Kept => shared.cache().nominated.node_of(&pod.uid).map(str::to_owned),
+    };
+    if decided.as_deref() != nominated::written(pod) {
+        status.insert("nominatedNodeName".to_owned(), json!(decided));
     }
     if status.is_empty() {
         return true;
