@@ -68,6 +68,8 @@ pub(crate) fn decide(
 ) -> (Nomination, String) {
     let none = || Refused::NotNow("no candidate node for preemption".to_owned());
     match found.and_then(|candidates| choose(candidates).ok_or_else(none)) {
+        // Its deletion may have been told while it was tried, and would not be told again.
+        Ok(_) if !still_waits(shared, pod) => (Nomination::Kept, String::new()),
         Ok(best) => {
             let lower = cache.nominated.on(&best.node).filter(|other| other.priority < pod.priority);
             let outranked: Vec<Arc<PodInfo>> = lower.cloned().collect();
@@ -91,6 +93,21 @@ pub(crate) fn decide(
             (Nomination::Cleared, message)
         }
     }
+}
+
+fn still_waits(shared: &Shared, pod: &PodInfo) -> bool {
+    let latest = latest(shared, pod);
+    latest.is_some_and(|latest| latest.metadata.deletion_timestamp.is_none() && !has_node(&latest))
+}
+
+fn has_node(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|name| !name.is_empty())
+}
+
+/// The Pod as it is now; nothing if it is gone.
+fn latest(shared: &Shared, pod: &PodInfo) -> Option<Arc<Pod>> {
+    let latest = shared.context.informers.of::<Pod>().get(&pod.key)?;
+    (latest.metadata.uid.as_ref() == Some(&pod.uid)).then_some(latest)
 }
 
 /// Carries it out. The Pod is not tried again before all of its victims are on their way.
@@ -129,10 +146,9 @@ async fn make_leave(shared: &Shared, pod: &PodInfo, victim: &PodInfo, node: &str
     }
     let (api, name) = (pods(shared, &victim.key), victim.key.name());
     let scheduler = pod.spec().and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(DEFAULT_NAME);
-    let latest = shared.context.informers.of::<Pod>().get(&victim.key);
-    let latest = latest.filter(|latest| latest.metadata.uid.as_ref() == Some(&victim.uid));
+    let known = latest(shared, victim);
     let condition =
-        disrupted(latest.as_deref().unwrap_or(victim.pod.as_ref()), scheduler, Time(shared.context.clock.now()));
+        disrupted(known.as_deref().unwrap_or(victim.pod.as_ref()), scheduler, Time(shared.context.clock.now()));
     if let Some(condition) = condition {
         let patch = json!({"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}});
         let written = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await;
