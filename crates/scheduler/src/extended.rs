@@ -206,3 +206,30 @@ fn known(
     }
     Ok(left)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{important, node};
+
+    #[test]
+    fn an_extender_can_name_only_pods_that_are_on_the_node() {
+        let mut cache = Cache::default();
+        cache.set_node(node("a", json!({})));
+        cache.place(important("low", 1, "1"), "a");
+        let of = |node: &str, uids: &[&str]| -> MetaVictims {
+            [(node.to_owned(), (uids.iter().map(|uid| (*uid).to_owned()).collect(), 2))].into()
+        };
+        let known = |answer: &MetaVictims| known(&cache, answer, &|_| jiff::Timestamp::UNIX_EPOCH, "http://x");
+        let left = known(&of("a", &["uid-low"])).unwrap();
+        assert_eq!((left[0].node.as_str(), left[0].violations, left[0].victims.len()), ("a", 2, 1));
+        assert!(known(&of("a", &[])).unwrap()[0].victims.is_empty());
+        assert_eq!(known(&of("b", &[])).unwrap_err(), "nodeinfo not found for node name \"b\"");
+        assert_eq!(
+            known(&of("a", &["x"])).unwrap_err(),
+            "extender: http://x claims to preempt pod (UID: &{x}) on node: a, but the pod is not found on that node"
+        );
+    }
+}

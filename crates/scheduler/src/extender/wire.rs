@@ -136,6 +136,26 @@ fn plain(object: &impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preemption::Victim;
+
+    #[test]
+    fn victims_are_sent_whole_or_by_uid_and_come_back_by_uid() {
+        let pod = |name| crate::testing::important(name, 1, "1");
+        let victim = |name| Victim { pod: pod(name), started: jiff::Timestamp::UNIX_EPOCH };
+        let candidates = [Candidate { node: "n".to_owned(), victims: vec![victim("a"), victim("b")], violations: 1 }];
+        let by_uid = preemption(&pod("p").pod, &candidates, true);
+        let expected = json!({"n": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 1}});
+        assert_eq!((&by_uid["NodeNameToMetaVictims"], &by_uid["NodeNameToVictims"]), (&expected, &Value::Null));
+        let whole = preemption(&pod("p").pod, &candidates, false);
+        assert_eq!(whole["NodeNameToVictims"]["n"]["Pods"][1]["metadata"]["name"], "b");
+        assert_eq!((&whole["Pod"]["metadata"]["name"], &whole["NodeNameToMetaVictims"]), (&json!("p"), &Value::Null));
+        assert_eq!(
+            victims(&json!({"nodeNameToMetaVictims": expected})),
+            [("n".to_owned(), (vec!["uid-a".to_owned(), "uid-b".to_owned()], 1))].into()
+        );
+        assert_eq!(victims(&json!({"NodeNameToMetaVictims": {"n": null}})), [("n".to_owned(), (vec![], 0))].into());
+        assert!(victims(&json!({"NodeNameToMetaVictims": null})).is_empty() && victims(&json!([1])).is_empty());
+    }
 
     #[test]
     fn an_answer_is_read_in_every_way_in_which_it_can_be_given() {
