@@ -16,7 +16,7 @@ mod verify;
 
 pub use client::{Client, Unanswered};
 pub use endpoint::{Endpoint, EndpointError, Login};
-pub use trust::{Trust, TrustError};
+pub use trust::{Trust, TrustError, accepting};
 
 use crate::nodes::Duplex;
 use crate::nodes::network::{CONNECT, Direct, Network};

@@ -1,5 +1,7 @@
 //! How the scheduler is set up, from the file that `--scheduler-config` names.
 
+mod dial;
+
 use crate::say::say;
 use pintle_scheduler::{Prepared, Setup};
 use std::path::{Path, PathBuf};
@@ -24,5 +26,5 @@ pub(crate) async fn prepare(file: Option<&Path>) -> Result<Prepared, WrongSetup>
         say!("scheduler  {remark}");
     }
     let named = || file.unwrap_or(Path::new("")).to_owned();
-    Prepared::of(setup).await.map_err(|why| WrongSetup(named(), why))
+    Prepared::of(setup, dial::dial).await.map_err(|why| WrongSetup(named(), why))
 }

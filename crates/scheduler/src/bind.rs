@@ -4,9 +4,11 @@ use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use pintle_runtime::{ApiError, conditions};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::cycle::Diagnosis;
+use crate::evict::Nomination;
+use crate::nominated;
 use crate::plugins::Event;
 use crate::pod::PodInfo;
 use crate::scheduler::Shared;
@@ -30,7 +32,7 @@ pub(crate) async fn bind(shared: &Shared, pod: &PodInfo, node: &str) {
             if !refused.is_over {
                 let message = format!("binding rejected: {}", refused.why);
                 shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
-                write_condition(shared, pod, "SchedulerError", message).await;
+                write_condition(shared, pod, "SchedulerError", message, &Nomination::Cleared).await;
             }
         }
     }
@@ -42,10 +44,16 @@ struct Refused {
     is_over: bool,
 }
 
-/// Through the extender that binds, if there is one for this Pod.
+/// Through the extender that binds, if there is one for this Pod; one that may be ignored is when it fails.
 async fn write_binding(shared: &Shared, pod: &PodInfo, node: &str) -> Result<(), Refused> {
     if let Some(binder) = shared.extenders.iter().find(|extender| extender.binds() && extender.is_for(pod)) {
-        return binder.bind(pod, node).await.map_err(|why| Refused { why, is_over: false });
+        match binder.bind(pod, node).await {
+            Ok(()) => return Ok(()),
+            Err(why) if binder.is_ignorable() => {
+                tracing::info!(pod = %pod.key, why, "an extender does not bind; the scheduler does");
+            }
+            Err(why) => return Err(Refused { why, is_over: false }),
+        }
     }
     let binding = Binding {
         metadata: ObjectMeta {
@@ -71,15 +79,21 @@ async fn write_binding(shared: &Shared, pod: &PodInfo, node: &str) -> Result<(),
 
 /// Says what went wrong, and tries again.
 pub(crate) async fn report_failure(shared: &Shared, pod: &PodInfo, why: String) {
+    shared.cache().nominated.remove(&pod.uid);
     shared.queue.retry(pod);
     shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", why.clone());
-    write_condition(shared, pod, "SchedulerError", why).await;
+    write_condition(shared, pod, "SchedulerError", why, &Nomination::Cleared).await;
 }
 
 /// The same for a Pod that gets volumes with its node: they come first.
 pub(crate) async fn bind_with_volumes(shared: &Shared, pod: &PodInfo, node: &str, choice: &Choice) {
-    let Err(failure) = volumes::provide(shared, pod, node, choice).await else {
-        return bind(shared, pod, node).await;
+    shared.cache().unwritten.insert(pod.uid.clone());
+    let provided = volumes::provide(shared, pod, node, choice).await;
+    let is_called_off = !shared.cache().unwritten.remove(&pod.uid);
+    let failure = match provided {
+        Ok(()) if !is_called_off => return bind(shared, pod, node).await,
+        Ok(()) => Failure::Overtaken,
+        Err(failure) => failure,
     };
     tracing::debug!(pod = %pod.key, node, ?failure, "the volumes are not there");
     let was_placed = {
@@ -95,26 +109,44 @@ pub(crate) async fn bind_with_volumes(shared: &Shared, pod: &PodInfo, node: &str
     if let (Failure::Said(why), true) = (failure, was_placed) {
         let message = format!("running PreBind plugin \"VolumeBinding\": binding volumes: {why}");
         shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
-        write_condition(shared, pod, "SchedulerError", message).await;
+        write_condition(shared, pod, "SchedulerError", message, &Nomination::Cleared).await;
     }
 }
 
-/// Says why no node would do.
-pub(crate) async fn report(shared: &Shared, pod: &PodInfo, diagnosis: &Diagnosis) {
+/// Says why no node would do, and for which one it waits.
+pub(crate) async fn report(shared: &Shared, pod: &PodInfo, diagnosis: &Diagnosis, nomination: &Nomination) {
     let message = diagnosis.to_string();
     shared.recorder.warning(pod.pod.as_ref(), "FailedScheduling", message.clone());
-    if !write_condition(shared, pod, "Unschedulable", message).await {
+    if !write_condition(shared, pod, "Unschedulable", message, nomination).await {
         // Nobody may ever help this Pod, and until then nobody would know why it waits.
         shared.queue.unpark(pod);
     }
 }
 
 /// False if it could not be written; the next try of the Pod writes it again.
-async fn write_condition(shared: &Shared, pod: &PodInfo, reason: &str, message: String) -> bool {
-    let Some(condition) = changed_condition(&pod.pod, reason, message, Time(shared.context.clock.now())) else {
-        return true;
+async fn write_condition(
+    shared: &Shared,
+    pod: &PodInfo,
+    reason: &str,
+    message: String,
+    nomination: &Nomination,
+) -> bool {
+    let condition = changed_condition(&pod.pod, reason, message, Time(shared.context.clock.now()));
+    let mut status = Map::new();
+    status.extend(condition.map(|condition| ("conditions".to_owned(), json!([condition]))));
+    let decided = match nomination {
+        Nomination::To(eviction) => Some(eviction.node.clone()),
+        Nomination::Cleared => None,
+        // It may be that it could not be written when it was decided.
+        Nomination::Kept => shared.cache().nominated.node_of(&pod.uid).map(str::to_owned),
     };
-    let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}});
+    if decided.as_deref() != nominated::written(pod) {
+        status.insert("nominatedNodeName".to_owned(), json!(decided));
+    }
+    if status.is_empty() {
+        return true;
+    }
+    let patch = json!({"metadata": {"uid": pod.uid}, "status": status});
     let written =
         pods(shared, pod).patch_status(pod.key.name(), &PatchParams::default(), &Patch::Strategic(patch)).await;
     let Err(error) = written else { return true };

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Node;
 use pintle_runtime::Key;
 
 use crate::node::{NodeInfo, has_terms};
+use crate::nominated::Nominated;
 use crate::pod::PodInfo;
 use crate::storage::Storage;
 use crate::terms::Namespaces;
@@ -27,6 +28,9 @@ pub struct Cache {
     homeless: BTreeMap<String, BTreeSet<String>>,
     pub namespaces: Namespaces,
     pub storage: Storage,
+    pub nominated: Nominated,
+    /// UIDs of Pods that have a node here only, and wait for their volumes before it is written.
+    pub(crate) unwritten: BTreeSet<String>,
     /// How many Pods with a node use each claim.
     claims_in_use: BTreeMap<Key, usize>,
     /// Pods on nodes that say something about where other Pods may be: none, and no one need be asked.
@@ -94,6 +98,7 @@ impl Cache {
     /// Puts a Pod on a node: it was bound there, or is about to be.
     pub fn place(&mut self, pod: Arc<PodInfo>, node: &str) {
         self.displace(&pod.uid);
+        self.nominated.remove(&pod.uid);
         match self.index.get(node) {
             Some(index) => {
                 self.with_anti_affinity += usize::from(!pod.anti_affinity.is_empty());

@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::Node;
 use pintle_meta::Random;
 
 use crate::cache::Cache;
+use crate::filters::Filters;
 use crate::node::NodeInfo;
-use crate::plugins::{Filter, Plugin, Score};
+use crate::plugins::{Plugin, Score};
 use crate::pod::PodInfo;
 
 /// Clusters up to this size are always looked at as a whole.
@@ -26,6 +27,23 @@ pub struct Diagnosis {
     pub reasons: BTreeMap<Cow<'static, str>, usize>,
     /// The plugins that said no.
     pub plugins: BTreeSet<&'static str>,
+    /// Nodes on which the Pod may fit when other Pods leave them, in the order in which they were looked at.
+    pub resolvable: Vec<String>,
+    /// What came of the search for Pods that could make room.
+    pub preemption: String,
+}
+
+impl Diagnosis {
+    /// Whether nodes do not come into it: there are none, or the Pod was refused before any was looked at.
+    pub(crate) fn is_final(&self) -> bool {
+        self.nodes == 0 || self.refusal.is_some()
+    }
+
+    pub(crate) fn reject(&mut self, reasons: Vec<Cow<'static, str>>) {
+        for reason in reasons {
+            *self.reasons.entry(reason).or_default() += 1;
+        }
+    }
 }
 
 impl fmt::Display for Diagnosis {
@@ -33,14 +51,29 @@ impl fmt::Display for Diagnosis {
         if self.nodes == 0 {
             return formatter.write_str("no nodes available to schedule pods");
         }
-        write!(formatter, "0/{} nodes are available", self.nodes)?;
-        if let Some(refusal) = &self.refusal {
-            return write!(formatter, ": {refusal}.");
-        }
-        let mut reasons: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        write!(formatter, "0/{} nodes are available:", self.nodes)?;
         // By their text, counts first, as upstream sorts them.
+        let mut reasons: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         reasons.sort();
-        if reasons.is_empty() { Ok(()) } else { write!(formatter, ": {}.", reasons.join(", ")) }
+        match &self.refusal {
+            Some(refusal) => write!(formatter, " {refusal}.")?,
+            None if reasons.is_empty() => {}
+            None => write!(formatter, " {}.", reasons.join(", "))?,
+        }
+        if self.preemption.is_empty() { Ok(()) } else { write!(formatter, " {}", self.preemption) }
+    }
+}
+
+/// A diagnosis whose nodes are not copied yet: while one node fits, nobody asks for the others.
+struct Unfinished<'a> {
+    diagnosis: Diagnosis,
+    resolvable: Vec<&'a str>,
+}
+
+impl Unfinished<'_> {
+    fn finish(self) -> Diagnosis {
+        let resolvable = self.resolvable.into_iter().map(str::to_owned).collect();
+        Diagnosis { resolvable, ..self.diagnosis }
     }
 }
 
@@ -60,17 +93,37 @@ impl Cycle {
         &self.plugins
     }
 
+    pub(crate) fn random(&self) -> &Random {
+        &self.random
+    }
+
     /// The name of the best node for the Pod, as far as it is worth looking.
     pub fn schedule(&mut self, pod: &PodInfo, cache: &Cache) -> Result<String, Diagnosis> {
-        let feasible = self.feasible(pod, cache)?;
+        if !cache.nominated.is_empty()
+            && let Some(node) = self.fitting_nominated_node(pod, cache)
+        {
+            return Ok(node.name.clone());
+        }
+        let (feasible, _) = self.search(pod, cache)?;
         let [only] = feasible[..] else { return Ok(self.best(pod, cache, &feasible).name.clone()) };
         Ok(only.name.clone())
     }
 
-    /// The nodes that would do, for those who have something to say about them.
-    pub fn feasible_nodes(&mut self, pod: &PodInfo, cache: &Cache) -> Result<Vec<(String, Arc<Node>)>, Diagnosis> {
-        let feasible = self.feasible(pod, cache)?;
-        Ok(feasible.into_iter().map(|node| (node.name.clone(), node.node.clone())).collect())
+    /// The node that the Pod is nominated to, if it fits there.
+    pub(crate) fn nominated_node(&self, pod: &PodInfo, cache: &Cache) -> Option<(String, Arc<Node>)> {
+        let node = self.fitting_nominated_node(pod, cache)?;
+        Some((node.name.clone(), node.node.clone()))
+    }
+
+    /// The nodes that would do, for extenders to judge, and what is wrong with the others.
+    pub(crate) fn feasible_nodes(
+        &mut self,
+        pod: &PodInfo,
+        cache: &Cache,
+    ) -> Result<(Vec<(String, Arc<Node>)>, Diagnosis), Diagnosis> {
+        let (feasible, diagnosis) = self.search(pod, cache)?;
+        let nodes = feasible.into_iter().map(|node| (node.name.clone(), node.node.clone())).collect();
+        Ok((nodes, diagnosis.finish()))
     }
 
     /// How good each of these nodes is, as far as they are still there.
@@ -88,35 +141,47 @@ impl Cycle {
         best.get(chosen).map(|name| (*name).clone()).unwrap_or_default()
     }
 
-    fn feasible<'a>(&mut self, pod: &'a PodInfo, cache: &'a Cache) -> Result<Vec<&'a NodeInfo>, Diagnosis> {
+    /// Room was made there, so that it is likely the only node that will do.
+    fn fitting_nominated_node<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<&'a NodeInfo> {
+        let node = cache.node(cache.nominated.node_of(&pod.uid)?)?;
+        let is_refused = self.plugins.iter().any(|plugin| plugin.refusal(pod, cache).is_some());
+        let fits = !is_refused && Filters::of(&self.plugins, pod, cache).check(node).is_ok();
+        fits.then_some(node)
+    }
+
+    fn search<'a>(
+        &mut self,
+        pod: &'a PodInfo,
+        cache: &'a Cache,
+    ) -> Result<(Vec<&'a NodeInfo>, Unfinished<'a>), Diagnosis> {
         let nodes = cache.nodes();
+        let mut diagnosis = Diagnosis { nodes: nodes.len(), ..Diagnosis::default() };
         for plugin in &self.plugins {
             if let Some(refusal) = plugin.refusal(pod, cache) {
-                let (nodes, plugins) = (nodes.len(), [plugin.name()].into());
-                return Err(Diagnosis { nodes, plugins, refusal: Some(refusal), ..Diagnosis::default() });
+                diagnosis.plugins.insert(plugin.name());
+                return Err(Diagnosis { refusal: Some(refusal), ..diagnosis });
             }
         }
-        let filters: Vec<(&'static str, Box<dyn Filter + 'a>)> =
-            self.plugins.iter().filter_map(|plugin| Some((plugin.name(), plugin.filter(pod, cache)?))).collect();
+        let mut filters = Filters::of(&self.plugins, pod, cache);
         let enough = enough(nodes.len());
-        let mut diagnosis = Diagnosis { nodes: nodes.len(), ..Diagnosis::default() };
-        let (mut feasible, mut looked_at) = (Vec::new(), 0);
+        let (mut feasible, mut resolvable, mut looked_at) = (Vec::new(), Vec::new(), 0);
         while looked_at < nodes.len() && feasible.len() < enough {
             let node = &nodes[(self.next_node + looked_at) % nodes.len()];
             looked_at += 1;
-            let rejection = filters.iter().find_map(|(name, filter)| Some((name, filter.check(node).err()?)));
-            match rejection {
-                None => feasible.push(node),
-                Some((plugin, reasons)) => {
+            match filters.check(node) {
+                Ok(()) => feasible.push(node),
+                Err((plugin, rejection)) => {
                     diagnosis.plugins.insert(plugin);
-                    for reason in reasons {
-                        *diagnosis.reasons.entry(reason).or_default() += 1;
+                    if rejection.is_resolvable {
+                        resolvable.push(node.name.as_str());
                     }
+                    diagnosis.reject(rejection.reasons);
                 }
             }
         }
         self.next_node = (self.next_node + looked_at) % nodes.len().max(1);
-        if feasible.is_empty() { Err(diagnosis) } else { Ok(feasible) }
+        let unfinished = Unfinished { diagnosis, resolvable };
+        if feasible.is_empty() { Err(unfinished.finish()) } else { Ok((feasible, unfinished)) }
     }
 
     /// The node with the highest sum of weighted scores; among equals chance decides.

@@ -17,15 +17,19 @@ use pintle_meta::object;
 use serde_json::{Value, json};
 
 use crate::pod::PodInfo;
+use crate::preemption::Candidate;
 use crate::setup::ExtenderSetup;
 
-pub(crate) use wire::Filtered;
+pub(crate) use wire::{Filtered, MetaVictims};
 
 /// An answer is no longer than this: the names of very many nodes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Nodes that are still in question, with their names.
 pub(crate) type Nodes = [(String, Arc<Node>)];
+
+/// Makes a client for a server of which this is known. What certificates are accepted is decided there.
+pub type Dial = fn(Config) -> Result<Client, String>;
 
 pub(crate) struct Extender {
     setup: ExtenderSetup,
@@ -34,12 +38,12 @@ pub(crate) struct Extender {
 
 impl Extender {
     /// Fails if what it says about TLS cannot be used.
-    pub(crate) async fn connect(setup: &ExtenderSetup) -> Result<Self, String> {
+    pub(crate) async fn connect(setup: &ExtenderSetup, dial: Dial) -> Result<Self, String> {
         let config = Config::from_custom_kubeconfig(kubeconfig(setup)?, &KubeConfigOptions::default()).await;
         let mut config = config.map_err(|error| format!("extender {}: {error}", setup.url))?;
         config.connect_timeout = Some(setup.timeout);
         config.read_timeout = Some(setup.timeout);
-        let client = Client::try_from(config).map_err(|error| format!("extender {}: {error}", setup.url))?;
+        let client = dial(config).map_err(|why| format!("extender {}: {why}", setup.url))?;
         Ok(Extender { setup: setup.clone(), client })
     }
 
@@ -90,6 +94,35 @@ impl Extender {
         wire::error_in(&self.send(&self.setup.bind, sent).await?)
     }
 
+    pub(crate) fn preempts(&self) -> bool {
+        !self.setup.preempt.is_empty()
+    }
+
+    /// Where room may be made, and by whom, of the candidates or of other Pods on their nodes.
+    pub(crate) async fn preempt(&self, pod: &Pod, candidates: &[Candidate]) -> Result<MetaVictims, String> {
+        let sent = wire::preemption(pod, candidates, self.setup.knows_nodes);
+        Ok(wire::victims(&self.send(&self.setup.preempt, sent).await?))
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.setup.url
+    }
+
+    /// In the words of Go, which people search for.
+    fn words(&self, error: &kube::Error) -> String {
+        let cause = root_cause(error);
+        match cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+            Some(std::io::ErrorKind::ConnectionRefused) => {
+                let uri = self.setup.url.parse::<http::Uri>().ok();
+                let authority = uri.and_then(|uri| uri.into_parts().authority);
+                let place = authority.map_or_else(|| self.setup.url.clone(), |authority| authority.to_string());
+                format!("dial tcp {place}: connect: connection refused")
+            }
+            Some(std::io::ErrorKind::UnexpectedEof) => "EOF".to_owned(),
+            _ => cause.to_string(),
+        }
+    }
+
     async fn send(&self, verb: &str, body: Value) -> Result<Value, String> {
         let url = format!("{}/{verb}", self.setup.url.trim_end_matches('/'));
         let failed = |why: String| format!("Post {url:?}: {why}");
@@ -97,7 +130,7 @@ impl Extender {
         let request =
             request.body(Body::from(body.to_string().into_bytes())).map_err(|error| failed(error.to_string()))?;
         let exchange = async {
-            let answer = self.client.send(request).await.map_err(|error| failed(root_cause(&error)))?;
+            let answer = self.client.send(request).await.map_err(|error| failed(self.words(&error)))?;
             if answer.status() != StatusCode::OK {
                 let code = answer.status().as_u16();
                 return Err(format!("failed {verb} with extender at URL {url}, code {code}"));
@@ -106,18 +139,18 @@ impl Extender {
             let bytes = body.map_err(|error| failed(error.to_string()))?.to_bytes();
             serde_json::from_slice(&bytes).map_err(|error| failed(format!("the answer is not JSON: {error}")))
         };
-        let late = || failed(format!("no answer within {:?}", self.setup.timeout));
+        let late = || failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_owned());
         tokio::time::timeout(self.setup.timeout, exchange).await.map_err(|_| late())?
     }
 }
 
 /// What was wrong first: those who pass an error on say only that something was.
-fn root_cause(error: &dyn std::error::Error) -> String {
+fn root_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    cause.to_string()
+    cause
 }
 
 /// The same in the words of a kubeconfig, which know every way to name a certificate.

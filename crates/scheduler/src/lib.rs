@@ -10,8 +10,10 @@
 //! - [`queue`]: Pods that wait for a node
 //! - [`cycle`]: one Pod, all nodes, one answer; no I/O
 //! - [`plugins`]: what keeps a Pod off a node and what makes one better, one file each
+//! - `filters`: all filters of one Pod, over nodes as they are or as they would be
 //! - `extended`: the same with extenders, `extender`: one of them, asked over HTTP
-//! - [`cache`]: nodes and the Pods on them, bound or assumed
+//! - `preemption`: which Pods have to leave for one that fits nowhere; `evict` makes them leave
+//! - [`cache`]: nodes and the Pods on them, bound or assumed; [`nominated`]: Pods for which room is made
 //! - [`storage`]: claims and volumes, and which a Pod would have where
 //! - [`pod`], [`node`], [`resources`], [`terms`]: objects as the scheduler sees them, read once
 //! - `volumes`: gives a Pod its volumes before its node; `bind`: tells the API server
@@ -26,11 +28,17 @@ pub mod queue;
 pub mod cycle;
 pub mod plugins;
 
+mod filters;
+
 mod extended;
 mod extender;
 
+mod evict;
+mod preemption;
+
 pub mod cache;
 pub mod node;
+pub mod nominated;
 pub mod pod;
 pub mod resources;
 pub mod storage;
@@ -42,6 +50,7 @@ mod volumes;
 #[cfg(test)]
 mod testing;
 
+pub use extender::Dial;
 pub use scheduler::{Prepared, Scheduler};
 pub use setup::Setup;
 

@@ -9,7 +9,7 @@ use pintle_meta::quantity::Quantity;
 use crate::pod::{HostPort, PodInfo};
 use crate::resources::Resources;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NodeInfo {
     pub name: String,
     pub node: Arc<Node>,

@@ -8,8 +8,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cache::Cache;
 use crate::cycle::{Cycle, Diagnosis};
-use crate::extender::Extender;
+use crate::evict::{self, Nomination};
+use crate::extender::{Dial, Extender};
 use crate::pod::PodInfo;
+use crate::preemption::NOT_TRIED;
 use crate::queue::{Depth, Queue};
 use crate::setup::Setup;
 use crate::storage::Choice;
@@ -95,10 +97,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    pub async fn of(setup: Setup) -> Result<Self, String> {
+    pub async fn of(setup: Setup, dial: Dial) -> Result<Self, String> {
         let mut extenders = Vec::new();
         for extender in &setup.extenders {
-            extenders.push(Arc::new(Extender::connect(extender).await?));
+            extenders.push(Arc::new(Extender::connect(extender, dial).await?));
         }
         Ok(Prepared { setup, extenders })
     }
@@ -125,7 +127,7 @@ fn prepare(context: Context, Prepared { setup, extenders }: Prepared) -> (Arc<Sh
 pub(crate) enum Verdict {
     /// The node, and the volumes that the Pod gets there.
     Placed(String, Choice),
-    Unschedulable(Diagnosis),
+    Unschedulable(Diagnosis, Nomination),
     /// Something else went wrong.
     Failed(String),
 }
@@ -164,7 +166,12 @@ async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
                             drop(permit);
                             bind::bind_with_volumes(&shared, &pod, &node, &choice).await;
                         }
-                        Verdict::Unschedulable(diagnosis) => bind::report(&shared, &pod, &diagnosis).await,
+                        Verdict::Unschedulable(diagnosis, nomination) => {
+                            bind::report(&shared, &pod, &diagnosis, &nomination).await;
+                            if let Nomination::To(eviction) = nomination {
+                                evict::evict(&shared, &pod, &eviction).await;
+                            }
+                        }
                         Verdict::Failed(why) => bind::report_failure(&shared, &pod, why).await,
                     }
                 };
@@ -195,11 +202,29 @@ fn attempt(shared: &Shared, cycle: &mut Cycle, pod: &Arc<PodInfo>) -> Option<Ver
     let mut cache = shared.cache();
     match cycle.schedule(pod, &cache) {
         Ok(node) => take(shared, &mut cache, pod, node),
-        Err(diagnosis) => {
+        Err(mut diagnosis) => {
+            let nomination = if diagnosis.is_final() {
+                refused(&mut cache, pod, &mut diagnosis)
+            } else {
+                let found = evict::search(shared, cycle, pod, &cache, &diagnosis);
+                let (nomination, message) = evict::decide(shared, &mut cache, pod, found);
+                diagnosis.preemption = message;
+                nomination
+            };
             shared.queue.park(pod, &diagnosis.plugins);
-            Some(Verdict::Unschedulable(diagnosis))
+            Some(Verdict::Unschedulable(diagnosis, nomination))
         }
     }
+}
+
+/// What becomes of the nomination of a Pod for which no room can be made.
+pub(crate) fn refused(cache: &mut Cache, pod: &PodInfo, diagnosis: &mut Diagnosis) -> Nomination {
+    if diagnosis.nodes > 0 {
+        diagnosis.preemption = NOT_TRIED.to_owned();
+        return Nomination::Kept;
+    }
+    cache.nominated.remove(&pod.uid);
+    Nomination::Cleared
 }
 
 /// Does the Pod need a node?

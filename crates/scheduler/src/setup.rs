@@ -33,6 +33,7 @@ pub struct ExtenderSetup {
     pub filter: String,
     pub prioritize: String,
     pub bind: String,
+    pub preempt: String,
     pub weight: i64,
     pub timeout: Duration,
     /// It knows the nodes itself: their names are enough.
@@ -80,10 +81,6 @@ impl Setup {
         setup.names = names(object::list(config, &["profiles"]))?;
         for (index, extender) in object::list(config, &["extenders"]).iter().enumerate() {
             let read = extender_from(extender).map_err(|why| format!("extenders[{index}].{why}"))?;
-            if !object::text(extender, &["preemptVerb"]).is_empty() {
-                let what = format!("extenders[{index}].preemptVerb");
-                setup.remarks.push(format!("{what} has no effect: Pintle's scheduler does not preempt yet"));
-            }
             setup.extenders.push(read);
         }
         let binders = setup.extenders.iter().filter(|extender| !extender.bind.is_empty()).count();
@@ -145,6 +142,7 @@ fn extender_from(extender: &Value) -> Result<ExtenderSetup, String> {
         filter: text("filterVerb"),
         prioritize: text("prioritizeVerb"),
         bind: text("bindVerb"),
+        preempt: text("preemptVerb"),
         weight,
         timeout,
         knows_nodes: object::flag(extender, &["nodeCacheCapable"]),
@@ -176,7 +174,7 @@ mod tests {
         let extender = &read.extenders[0];
         assert_eq!((extender.timeout, extender.weight, extender.knows_nodes), (Duration::from_millis(300), 2, true));
         assert_eq!((extender.managed.len(), extender.ignored.len()), (2, 1));
-        assert_eq!(read.remarks.len(), 2);
+        assert_eq!((read.remarks.len(), extender.preempt.as_str()), (1, "preempt"));
         assert_eq!(setup(json!({"extenders": [{"urlPrefix": "http://h"}]})).unwrap().extenders[0].timeout, TIMEOUT);
     }
 

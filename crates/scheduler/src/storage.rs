@@ -139,7 +139,11 @@ impl Storage {
                 reasons.insert(NO_VOLUME);
             }
         }
-        if reasons.is_empty() { Ok(choice) } else { Err(reasons.into_iter().map(Cow::Borrowed).collect()) }
+        if reasons.is_empty() {
+            return Ok(choice);
+        }
+        // What a volume reaches does not depend on other Pods.
+        Err(Rejection { reasons: reasons.into_iter().map(Cow::Borrowed).collect(), is_resolvable: false })
     }
 
     /// True if there is a way.

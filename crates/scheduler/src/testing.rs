@@ -44,3 +44,15 @@ pub(crate) fn labelled_pod(name: &str, labels: Value, spec: Value) -> Arc<PodInf
 pub(crate) fn asking(name: &str, cpu: &str, memory: &str) -> Arc<PodInfo> {
     pod(name, json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}))
 }
+
+/// A Pod whose status says that it is nominated.
+pub(crate) fn nominated(name: &str, node: &str) -> Arc<PodInfo> {
+    let mut pod = pod(name, json!({})).pod.as_ref().clone();
+    pod.status.get_or_insert_default().nominated_node_name = Some(node.to_owned());
+    Arc::new(PodInfo::new(Arc::new(pod)))
+}
+
+/// A Pod of this priority that asks for so much CPU.
+pub(crate) fn important(name: &str, priority: i32, cpu: &str) -> Arc<PodInfo> {
+    pod(name, json!({"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}))
+}

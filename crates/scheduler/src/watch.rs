@@ -5,10 +5,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use pintle_runtime::{Change, Context, Informer, Key, Registration};
 
 use crate::DEFAULT_NAME;
+use crate::nominated;
 use crate::plugins::Event;
 use crate::pod::PodInfo;
 use crate::scheduler::Shared;
@@ -22,6 +24,8 @@ pub(crate) struct Watch {
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
     classes: Informer<StorageClass>,
+    /// Looked at when room must be made for a Pod.
+    budgets: Informer<PodDisruptionBudget>,
     _registrations: [Registration; 6],
 }
 
@@ -61,12 +65,13 @@ impl Watch {
                 move |change| on_pod(&shared, change)
             }),
         ];
-        Watch { pods, nodes, namespaces, claims, volumes, classes, _registrations: registrations }
+        let budgets = informers.of::<PodDisruptionBudget>();
+        Watch { pods, nodes, namespaces, claims, volumes, classes, budgets, _registrations: registrations }
     }
 
     pub(crate) async fn synced(&self) {
         tokio::join!(self.pods.synced(), self.nodes.synced(), self.namespaces.synced());
-        tokio::join!(self.claims.synced(), self.volumes.synced(), self.classes.synced());
+        tokio::join!(self.claims.synced(), self.volumes.synced(), self.classes.synced(), self.budgets.synced());
     }
 }
 
@@ -124,9 +129,13 @@ fn on_pod(shared: &Shared, change: &Change<Pod>) {
     let node = node_of(pod);
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     if change.is_deleted() || is_over(pod) {
-        let was_placed = shared.cache().displace(uid);
+        let had_room = {
+            let mut cache = shared.cache();
+            let was_nominated = cache.nominated.remove(uid);
+            cache.displace(uid) || was_nominated
+        };
         shared.queue.remove(&change.key(), uid);
-        if was_placed {
+        if had_room {
             shared.queue.happened(Event::PodRemoved);
             // It may have waited for its volumes.
             shared.storage_changed.notify_waiters();
@@ -140,7 +149,20 @@ fn on_pod(shared: &Shared, change: &Change<Pod>) {
         shared.queue.remove(&change.key(), uid);
         shared.queue.happened(Event::PodPlaced);
     } else if is_ours(pod, &shared.names) && !change.is_resync() {
-        shared.queue.put(Arc::new(PodInfo::new(pod.clone())));
+        let pod = Arc::new(PodInfo::new(pod.clone()));
+        let before = change.old().and_then(|old| nominated::in_status(old));
+        {
+            let mut cache = shared.cache();
+            if !cache.is_placed(uid) && (!cache.nominated.is_empty() || nominated::written(&pod).is_some()) {
+                cache.nominated.told(&pod, before);
+            }
+        }
+        let gave_up = before.is_some() && before != nominated::written(&pod);
+        shared.queue.put(pod);
+        if gave_up {
+            // It counted there for Pods that are not more important than it.
+            shared.queue.happened(Event::PodRemoved);
+        }
     } else if pod.metadata.deletion_timestamp.is_some() {
         shared.queue.remove(&change.key(), uid);
     }

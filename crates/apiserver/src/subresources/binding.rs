@@ -66,6 +66,8 @@ pub async fn bind(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -
 fn bound(pod: &Value, node: &str, binding: &Value, now: &str) -> Value {
     let mut pod = pod.clone();
     object::set(&mut pod, &["spec", "nodeName"], node);
+    // It was a plan, and is carried out or overtaken.
+    object::remove(&mut pod, &["status", "nominatedNodeName"]);
     for kind in ["annotations", "labels"] {
         for (key, value) in object::at(binding, &["metadata", kind]).and_then(Value::as_object).into_iter().flatten() {
             object::set(&mut pod, &["metadata", kind, key], value.clone());

@@ -138,7 +138,6 @@ impl Reconciler for Ended {
             *counted_at = Some(now);
         }
         let plan = plan::too_many(self.pods.by_index(ENDED, ""), now);
-        let about = pintle_runtime::events::reference(&Pod::default());
-        Ok(self.executor.execute_about(&about, plan).await?)
+        Ok(self.executor.carry_out(plan).await?)
     }
 }

@@ -59,11 +59,25 @@ impl Recorder {
         self.record(&reference(object), "Warning", reason, message.into());
     }
 
+    /// Something expected happened to an object because of another one; `what` is the reason and the action.
+    pub fn normal_because<K, L>(&self, object: &K, other: &L, what: (&str, &str), message: impl Into<String>)
+    where
+        K: Resource<DynamicType = ()>,
+        L: Resource<DynamicType = ()>,
+    {
+        let (reason, action) = what;
+        let event = self.make(&reference(object), "Normal", reason, message.into());
+        self.send(Event { related: Some(reference(other)), action: Some(action.to_owned()), ..event });
+    }
+
     /// An event about an object of which only the reference is at hand.
     pub fn record(&self, involved: &ObjectReference, kind: &str, reason: &str, message: String) {
-        let writer = &self.sink.writers[writer_of(involved)];
-        if let Err(mpsc::error::TrySendError::Full(event)) = writer.try_send(self.make(involved, kind, reason, message))
-        {
+        self.send(self.make(involved, kind, reason, message));
+    }
+
+    fn send(&self, event: Event) {
+        let writer = &self.sink.writers[writer_of(&event.involved_object)];
+        if let Err(mpsc::error::TrySendError::Full(event)) = writer.try_send(event) {
             let (reason, object) = (event.reason, event.involved_object.name);
             self.sink.dropped.event_dropped();
             tracing::debug!(?reason, ?object, "event dropped: too many wait");

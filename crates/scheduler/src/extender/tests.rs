@@ -42,6 +42,10 @@ async fn server(answer: &'static str) -> (String, tokio::sync::mpsc::Receiver<St
     (url, told)
 }
 
+fn plain(config: Config) -> Result<Client, String> {
+    Client::try_from(config).map_err(|error| error.to_string())
+}
+
 fn setup(url: &str) -> ExtenderSetup {
     ExtenderSetup {
         url: url.to_owned(),
@@ -59,7 +63,7 @@ fn nodes() -> Vec<(String, Arc<Node>)> {
 
 async fn filtered(answer: &'static str) -> Result<Filtered, String> {
     let (url, _told) = server(answer).await;
-    let extender = Extender::connect(&setup(&url)).await.unwrap();
+    let extender = Extender::connect(&setup(&url), plain).await.unwrap();
     let found = extender.filter(&pod("p", json!({})).pod, &nodes()).await;
     found.map_err(|why| why.replace(url.trim_end_matches("/all"), "http://x"))
 }
@@ -67,7 +71,7 @@ async fn filtered(answer: &'static str) -> Result<Filtered, String> {
 #[tokio::test]
 async fn an_extender_is_sent_the_pod_and_the_names_of_the_nodes() {
     let (url, mut told) = server("HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n{\"NodeNames\":[\"b\"]}").await;
-    let extender = Extender::connect(&setup(&url)).await.unwrap();
+    let extender = Extender::connect(&setup(&url), plain).await.unwrap();
     // The answer says that it is shorter than it is: what is cut off is no JSON.
     assert!(extender.filter(&pod("p", json!({})).pod, &nodes()).await.is_err());
     let request = told.recv().await.unwrap();
@@ -99,7 +103,10 @@ async fn each_way_to_fail_has_its_words() {
             "HTTP/1.1 200 OK\r\ncontent-length: 19\r\n\r\n{\"NodeNames\":[\"z\"]}",
             "extender \"http://x/all\" claims a filtered node \"z\" which is not found in the input node list",
         ),
-        ("", "Post \"http://x/all/filter\": no answer within 500ms"),
+        (
+            "",
+            "Post \"http://x/all/filter\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
+        ),
     ] {
         assert_eq!(filtered(answer).await.unwrap_err(), why, "{answer}");
     }
@@ -108,8 +115,8 @@ async fn each_way_to_fail_has_its_words() {
 #[tokio::test]
 async fn only_pods_that_ask_for_what_it_manages_concern_it() {
     let managed: BTreeSet<String> = ["example.com/a".to_owned()].into();
-    let everything = Extender::connect(&setup("http://127.0.0.1:1")).await.unwrap();
-    let some = Extender::connect(&ExtenderSetup { managed, ..setup("http://127.0.0.1:1") }).await.unwrap();
+    let everything = Extender::connect(&setup("http://127.0.0.1:1"), plain).await.unwrap();
+    let some = Extender::connect(&ExtenderSetup { managed, ..setup("http://127.0.0.1:1") }, plain).await.unwrap();
     let asking = |name: &str| pod("p", json!({"containers": [{"name": "c", "resources": {"limits": {name: "1"}}}]}));
     assert!(everything.is_for(&asking("cpu")));
     assert!(some.is_for(&asking("example.com/a")) && !some.is_for(&asking("example.com/b")));

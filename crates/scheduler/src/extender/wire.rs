@@ -7,6 +7,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::preemption::Candidate;
+
 /// The best score that an extender can give.
 const MAX_EXTENDER_SCORE: i64 = 10;
 
@@ -14,9 +16,14 @@ const MAX_EXTENDER_SCORE: i64 = 10;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filtered {
     pub(crate) nodes: Vec<String>,
-    /// Why each of the others will not do.
+    /// Why others will not do.
     pub(crate) failed: BTreeMap<String, String>,
+    /// The same of those that will not do whichever Pods leave them.
+    pub(crate) unresolvable: BTreeMap<String, String>,
 }
+
+/// Nodes with the UIDs of the Pods that have to leave, and how many of these a PodDisruptionBudget protects.
+pub(crate) type MetaVictims = BTreeMap<String, (Vec<String>, i64)>;
 
 /// A Pod and the nodes in question, whole or by name.
 pub(crate) fn arguments(pod: &Pod, nodes: &[(String, std::sync::Arc<Node>)], names_only: bool) -> Value {
@@ -49,13 +56,44 @@ pub(crate) fn filtered(answer: &Value, sent: &[&str], url: &str) -> Result<Filte
         let what = format!("claims a filtered node {stranger:?} which is not found in the input node list");
         return Err(format!("extender {url:?} {what}"));
     }
-    let mut failed = BTreeMap::new();
-    // What no eviction could help takes precedence.
-    for key in ["FailedNodes", "FailedAndUnresolvableNodes"] {
+    let reasons = |key: &str| -> BTreeMap<String, String> {
         let reasons = member(answer, key).and_then(Value::as_object).into_iter().flatten();
-        failed.extend(reasons.map(|(node, why)| (node.clone(), why.as_str().unwrap_or_default().to_owned())));
+        reasons.map(|(node, why)| (node.clone(), why.as_str().unwrap_or_default().to_owned())).collect()
+    };
+    let (mut failed, unresolvable) = (reasons("FailedNodes"), reasons("FailedAndUnresolvableNodes"));
+    failed.retain(|node, _| !unresolvable.contains_key(node));
+    Ok(Filtered { nodes: names, failed, unresolvable })
+}
+
+/// Where room could be made for a Pod, and which Pods would have to leave, whole or by UID.
+pub(crate) fn preemption(pod: &Pod, candidates: &[Candidate], uids_only: bool) -> Value {
+    let of_all = |of: &dyn Fn(&Pod) -> Value| -> Value {
+        let entry = |candidate: &Candidate| {
+            let pods: Vec<Value> = candidate.victims.iter().map(|victim| of(&victim.pod.pod)).collect();
+            (candidate.node.clone(), json!({"Pods": pods, "NumPDBViolations": candidate.violations}))
+        };
+        Value::Object(candidates.iter().map(entry).collect())
+    };
+    match uids_only {
+        true => {
+            let uid = |pod: &Pod| json!({"UID": pod.metadata.uid});
+            json!({"Pod": plain(pod), "NodeNameToVictims": null, "NodeNameToMetaVictims": of_all(&uid)})
+        }
+        false => {
+            json!({"Pod": plain(pod), "NodeNameToVictims": of_all(&|pod| plain(pod)), "NodeNameToMetaVictims": null})
+        }
     }
-    Ok(Filtered { nodes: names, failed })
+}
+
+/// What is left of them.
+pub(crate) fn victims(answer: &Value) -> MetaVictims {
+    let nodes = member(answer, "NodeNameToMetaVictims").and_then(Value::as_object).into_iter().flatten();
+    let of_node = |victims: &Value| {
+        let pods = member(victims, "Pods").and_then(Value::as_array).into_iter().flatten();
+        let uid = |pod: &Value| member(pod, "UID").and_then(Value::as_str).unwrap_or_default().to_owned();
+        (pods.map(uid).collect(), member(victims, "NumPDBViolations").and_then(Value::as_i64).unwrap_or(0))
+    };
+    nodes.map(|(node, victims)| (node.clone(), of_node(victims))).collect()
 }
 
 /// What is added to the score of each node.
@@ -98,6 +136,26 @@ fn plain(object: &impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preemption::Victim;
+
+    #[test]
+    fn victims_are_sent_whole_or_by_uid_and_come_back_by_uid() {
+        let pod = |name| crate::testing::important(name, 1, "1");
+        let victim = |name| Victim { pod: pod(name), started: jiff::Timestamp::UNIX_EPOCH };
+        let candidates = [Candidate { node: "n".to_owned(), victims: vec![victim("a"), victim("b")], violations: 1 }];
+        let by_uid = preemption(&pod("p").pod, &candidates, true);
+        let expected = json!({"n": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 1}});
+        assert_eq!((&by_uid["NodeNameToMetaVictims"], &by_uid["NodeNameToVictims"]), (&expected, &Value::Null));
+        let whole = preemption(&pod("p").pod, &candidates, false);
+        assert_eq!(whole["NodeNameToVictims"]["n"]["Pods"][1]["metadata"]["name"], "b");
+        assert_eq!((&whole["Pod"]["metadata"]["name"], &whole["NodeNameToMetaVictims"]), (&json!("p"), &Value::Null));
+        assert_eq!(
+            victims(&json!({"nodeNameToMetaVictims": expected})),
+            [("n".to_owned(), (vec!["uid-a".to_owned(), "uid-b".to_owned()], 1))].into()
+        );
+        assert_eq!(victims(&json!({"NodeNameToMetaVictims": {"n": null}})), [("n".to_owned(), (vec![], 0))].into());
+        assert!(victims(&json!({"NodeNameToMetaVictims": null})).is_empty() && victims(&json!([1])).is_empty());
+    }
 
     #[test]
     fn an_answer_is_read_in_every_way_in_which_it_can_be_given() {
@@ -111,7 +169,8 @@ mod tests {
                 "FailedNodes": {"c": "other"}, "FailedAndUnresolvableNodes": failed}),
         ] {
             let read = filtered(answer.clone()).unwrap();
-            assert_eq!((read.nodes.join(","), read.failed["c"].as_str()), ("a,b".to_owned(), "no"), "{answer}");
+            let why = read.failed.get("c").or(read.unresolvable.get("c")).map(String::as_str);
+            assert_eq!((read.nodes.join(","), why), ("a,b".to_owned(), Some("no")), "{answer}");
         }
         assert_eq!(filtered(json!({"Error": "unwell", "NodeNames": ["a"]})).unwrap_err(), "unwell");
         assert!(filtered(json!({"NodeNames": ["z"]})).unwrap_err().contains("claims a filtered node \"z\""));

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Event, Filter, MAX_SCORE, Plugin, Rejection, Score, reject};
+use super::{Event, Filter, MAX_SCORE, Plugin, Rejection, Score};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
-use crate::terms::PodTerm;
+use crate::terms::{Namespaces, PodTerm};
 
 /// What a required affinity of a placed Pod weighs when nodes are compared.
 const REQUIRED_WEIGHT: i64 = 1;
@@ -20,6 +20,7 @@ type Counts<'a> = BTreeMap<&'a str, BTreeMap<&'a str, i64>>;
 
 struct Placement<'a> {
     pod: &'a PodInfo,
+    namespaces: &'a Namespaces,
     /// Where placed Pods keep this one away.
     unwelcome: Counts<'a>,
     /// Placed Pods that meet all of this one's affinity terms.
@@ -41,37 +42,22 @@ impl Plugin for InterPodAffinity {
         &[Event::NodeAdded, Event::NodeChanged, Event::PodPlaced, Event::PodRemoved, Event::NamespaceChanged]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         let has_own = !pod.affinity.is_empty() || !pod.anti_affinity.is_empty();
         if !has_own && cache.with_anti_affinity == 0 {
             return None;
         }
         let mut placement = Placement {
             pod,
+            namespaces: &cache.namespaces,
             unwelcome: Counts::new(),
             near: Counts::new(),
             far: Counts::new(),
             may_be_first: pod.affinity.iter().all(|term| term.matches(pod, &cache.namespaces)),
         };
-        for node in cache.nodes() {
-            if node.with_anti_affinity > 0 {
-                for term in node.pods.values().flat_map(|placed| &placed.anti_affinity) {
-                    if term.matches(pod, &cache.namespaces) {
-                        count(&mut placement.unwelcome, node, term, 1);
-                    }
-                }
-            }
-            if !has_own {
-                continue;
-            }
+        for node in cache.nodes().iter().filter(|node| has_own || node.with_anti_affinity > 0) {
             for placed in node.pods.values() {
-                let meets = |term: &PodTerm| term.matches(placed, &cache.namespaces);
-                if !pod.affinity.is_empty() && pod.affinity.iter().all(meets) {
-                    pod.affinity.iter().for_each(|term| count(&mut placement.near, node, term, 1));
-                }
-                for term in pod.anti_affinity.iter().filter(|term| meets(term)) {
-                    count(&mut placement.far, node, term, 1);
-                }
+                placement.count(placed, node, 1);
             }
         }
         Some(Box::new(placement))
@@ -115,25 +101,41 @@ fn count<'a>(counts: &mut Counts<'a>, node: &'a NodeInfo, term: &'a PodTerm, wei
     }
 }
 
-impl Filter for Placement<'_> {
+impl<'a> Filter<'a> for Placement<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
         let found = |counts: &Counts<'_>, key: &str| {
-            counts.get(key).zip(node.label(key)).is_some_and(|(values, value)| values.contains_key(value))
+            let values = counts.get(key).zip(node.label(key));
+            values.is_some_and(|(values, value)| values.get(value).is_some_and(|count| *count > 0))
         };
         if !self.pod.affinity.is_empty() {
             let labelled = self.pod.affinity.iter().all(|term| node.label(&term.topology_key).is_some());
             let near = self.pod.affinity.iter().all(|term| found(&self.near, &term.topology_key));
-            if !labelled || !(near || (self.near.is_empty() && self.may_be_first)) {
-                return reject("node(s) didn't match pod affinity rules");
+            let nowhere = || self.near.values().flat_map(BTreeMap::values).all(|count| *count == 0);
+            if !labelled || !(near || (self.may_be_first && nowhere())) {
+                return Rejection::of_node("node(s) didn't match pod affinity rules");
             }
         }
         if self.pod.anti_affinity.iter().any(|term| found(&self.far, &term.topology_key)) {
-            return reject("node(s) didn't match pod anti-affinity rules");
+            return Rejection::of_pods("node(s) didn't match pod anti-affinity rules");
         }
         if self.unwelcome.keys().any(|key| found(&self.unwelcome, key)) {
-            return reject("node(s) didn't satisfy existing pods anti-affinity rules");
+            return Rejection::of_pods("node(s) didn't satisfy existing pods anti-affinity rules");
         }
         Ok(())
+    }
+
+    fn count(&mut self, other: &'a PodInfo, node: &'a NodeInfo, change: i64) {
+        let (pod, namespaces) = (self.pod, self.namespaces);
+        for term in other.anti_affinity.iter().filter(|term| term.matches(pod, namespaces)) {
+            count(&mut self.unwelcome, node, term, change);
+        }
+        let meets = |term: &PodTerm| term.matches(other, namespaces);
+        if !pod.affinity.is_empty() && pod.affinity.iter().all(meets) {
+            pod.affinity.iter().for_each(|term| count(&mut self.near, node, term, change));
+        }
+        for term in pod.anti_affinity.iter().filter(|term| meets(term)) {
+            count(&mut self.far, node, term, change);
+        }
     }
 }
 

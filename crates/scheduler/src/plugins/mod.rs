@@ -28,8 +28,26 @@ use crate::pod::PodInfo;
 /// The best score that a node can have from one plugin, before its weight.
 pub const MAX_SCORE: i64 = 100;
 
-/// Why a node cannot take a Pod, in the words of events. Rarely more than one.
-pub type Rejection = Vec<Cow<'static, str>>;
+/// Why a node cannot take a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// In the words of events. Rarely more than one.
+    pub reasons: Vec<Cow<'static, str>>,
+    /// Whether the Pod may fit when other Pods leave the node.
+    pub is_resolvable: bool,
+}
+
+impl Rejection {
+    /// Other Pods are the reason.
+    fn of_pods(reason: &'static str) -> Result<(), Rejection> {
+        Err(Rejection { reasons: vec![Cow::Borrowed(reason)], is_resolvable: true })
+    }
+
+    /// The node itself is the reason.
+    fn of_node(reason: &'static str) -> Result<(), Rejection> {
+        Err(Rejection { reasons: vec![Cow::Borrowed(reason)], is_resolvable: false })
+    }
+}
 
 pub trait Plugin: Send + Sync {
     fn name(&self) -> &'static str;
@@ -42,7 +60,7 @@ pub trait Plugin: Send + Sync {
         None
     }
 
-    fn filter<'a>(&self, _pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, _pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         None
     }
 
@@ -61,8 +79,13 @@ pub trait Plugin: Send + Sync {
     }
 }
 
-pub trait Filter {
+pub trait Filter<'a> {
+    /// The node may differ from the cache's: with other Pods than are on it, which [`Filter::count`] was told.
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection>;
+
+    /// Counts a Pod as if it came to the node (`change` is 1) or left it (-1). Needed only by filters that have counted
+    /// Pods of all nodes.
+    fn count(&mut self, _other: &'a PodInfo, _node: &'a NodeInfo, _change: i64) {}
 }
 
 pub trait Score {
@@ -119,10 +142,6 @@ pub fn all(ignored: BTreeSet<String>) -> Vec<Box<dyn Plugin>> {
     ]
 }
 
-fn reject(reason: &'static str) -> Result<(), Rejection> {
-    Err(vec![Cow::Borrowed(reason)])
-}
-
 /// Makes the highest score 100 and the others as much less; `reverse` makes the highest the worst.
 fn scale(scores: &mut [i64], reverse: bool) {
     let highest = scores.iter().copied().max().unwrap_or(0);
@@ -143,7 +162,7 @@ mod testing {
         let filter = plugin.filter(pod, cache);
         let verdict = |node: &NodeInfo| match filter.as_ref().map_or(Ok(()), |filter| filter.check(node)) {
             Ok(()) => String::new(),
-            Err(reasons) => reasons.join("; "),
+            Err(rejection) => rejection.reasons.join("; "),
         };
         cache.nodes().iter().map(verdict).collect()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{NodeAffinity as Affinity, NodeSelectorTerm, PreferredSchedulingTerm};
 use pintle_rules::placement::term_matches;
 
-use super::{Event, Filter, Plugin, Rejection, Score, reject, scale};
+use super::{Event, Filter, Plugin, Rejection, Score, scale};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -29,7 +29,7 @@ impl Plugin for NodeAffinity {
         &[Event::NodeAdded, Event::NodeChanged]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         Some(Box::new(Required::of(pod)?))
     }
 
@@ -65,9 +65,13 @@ impl<'a> Required<'a> {
     }
 }
 
-impl Filter for Required<'_> {
+impl<'a> Filter<'a> for Required<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
-        if self.matches(node) { Ok(()) } else { reject("node(s) didn't match Pod's node affinity/selector") }
+        if self.matches(node) {
+            Ok(())
+        } else {
+            Rejection::of_node("node(s) didn't match Pod's node affinity/selector")
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A Pod that names its node goes nowhere else.
 
-use super::{Event, Filter, Plugin, Rejection, reject};
+use super::{Event, Filter, Plugin, Rejection};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -18,15 +18,15 @@ impl Plugin for NodeName {
         &[Event::NodeAdded]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         let name = pod.spec()?.node_name.as_deref().filter(|name| !name.is_empty())?;
         Some(Box::new(Named(name)))
     }
 }
 
-impl Filter for Named<'_> {
+impl<'a> Filter<'a> for Named<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
-        if node.name == self.0 { Ok(()) } else { reject("node(s) didn't match the requested node name") }
+        if node.name == self.0 { Ok(()) } else { Rejection::of_node("node(s) didn't match the requested node name") }
     }
 }
 

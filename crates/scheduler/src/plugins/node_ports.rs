@@ -1,6 +1,6 @@
 //! A port of the node belongs to one Pod.
 
-use super::{Event, Filter, Plugin, Rejection, reject};
+use super::{Event, Filter, Plugin, Rejection};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::{HostPort, PodInfo};
@@ -18,16 +18,16 @@ impl Plugin for NodePorts {
         &[Event::NodeAdded, Event::PodRemoved]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         (!pod.ports.is_empty()).then(|| Box::new(Wanted(&pod.ports)) as _)
     }
 }
 
-impl Filter for Wanted<'_> {
+impl<'a> Filter<'a> for Wanted<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
         let taken = |wanted: &HostPort| node.ports.iter().any(|port| port.conflicts(wanted));
         match self.0.iter().any(taken) {
-            true => reject("node(s) didn't have free ports for the requested pod ports"),
+            true => Rejection::of_pods("node(s) didn't have free ports for the requested pod ports"),
             false => Ok(()),
         }
     }

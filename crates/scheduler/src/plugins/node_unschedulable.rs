@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Taint, Toleration};
 use pintle_rules::placement::any_tolerates;
 
 use super::taint_toleration::tolerations;
-use super::{Event, Filter, Plugin, Rejection, reject};
+use super::{Event, Filter, Plugin, Rejection};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -22,12 +22,12 @@ impl Plugin for NodeUnschedulable {
         &[Event::NodeAdded, Event::NodeChanged]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         Some(Box::new(Cordon(tolerations(pod))))
     }
 }
 
-impl Filter for Cordon<'_> {
+impl<'a> Filter<'a> for Cordon<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
         if !node.is_unschedulable() {
             return Ok(());
@@ -37,7 +37,7 @@ impl Filter for Cordon<'_> {
             effect: "NoSchedule".to_owned(),
             ..Taint::default()
         };
-        if any_tolerates(self.0, &cordon) { Ok(()) } else { reject("node(s) were unschedulable") }
+        if any_tolerates(self.0, &cordon) { Ok(()) } else { Rejection::of_node("node(s) were unschedulable") }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::node_affinity::Required;
 use super::taint_toleration::{is_tolerated, tolerations};
-use super::{Event, Filter, MAX_SCORE, Plugin, Rejection, Score, reject};
+use super::{Event, Filter, MAX_SCORE, Plugin, Rejection, Score};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -20,7 +20,10 @@ struct Count<'a> {
     counts_itself: bool,
 }
 
-struct Limits<'a>(Vec<Count<'a>>);
+struct Limits<'a> {
+    pod: &'a PodInfo,
+    counts: Vec<Count<'a>>,
+}
 
 struct Wishes<'a>(Vec<Count<'a>>);
 
@@ -36,9 +39,9 @@ impl Plugin for PodTopologySpread {
         &[Event::NodeAdded, Event::NodeChanged, Event::PodPlaced, Event::PodRemoved]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         let counts = counts(pod, cache, true);
-        (!counts.is_empty()).then(|| Box::new(Limits(counts)) as _)
+        (!counts.is_empty()).then(|| Box::new(Limits { pod, counts }) as _)
     }
 
     fn score<'a>(&self, pod: &'a PodInfo, cache: &'a Cache, _feasible: &[&'a NodeInfo]) -> Option<Box<dyn Score + 'a>> {
@@ -58,13 +61,13 @@ fn counts<'a>(pod: &'a PodInfo, cache: &'a Cache, required: bool) -> Vec<Count<'
         let mut domains = BTreeMap::new();
         for node in cache.nodes() {
             // A node that lacks a label of any constraint is outside all of them.
-            if !spreads.iter().all(|spread| node.label(&spread.topology_key).is_some()) {
+            let labelled = spreads.iter().all(|spread| node.label(&spread.topology_key).is_some());
+            if !labelled || is_excluded(spread, pod, affinity.as_ref(), node) {
                 continue;
             }
-            let excluded = spread.honors_affinity && affinity.as_ref().is_some_and(|required| !required.matches(node))
-                || spread.honors_taints && !is_tolerated(tolerations(pod), node);
-            if let Some(value) = node.label(&spread.topology_key).filter(|_| !excluded) {
-                *domains.entry(value).or_default() += matching(spread, pod, node);
+            if let Some(value) = node.label(&spread.topology_key) {
+                let alike = node.pods.values().filter(|placed| is_alike(spread, pod, placed)).count();
+                *domains.entry(value).or_default() += i64::try_from(alike).unwrap_or(i64::MAX);
             }
         }
         Count { spread, domains, counts_itself: spread.selects(pod.labels()) }
@@ -72,18 +75,23 @@ fn counts<'a>(pod: &'a PodInfo, cache: &'a Cache, required: bool) -> Vec<Count<'
     spreads.iter().map(|spread| of(spread)).collect()
 }
 
-fn matching(spread: &Spread, pod: &PodInfo, node: &NodeInfo) -> i64 {
-    let alike = node.pods.values().filter(|placed| {
-        placed.key.namespace() == pod.key.namespace() && !placed.is_going() && spread.selects(placed.labels())
-    });
-    i64::try_from(alike.count()).unwrap_or(i64::MAX)
+/// Whether the Pods of a node do not count for a constraint.
+fn is_excluded(spread: &Spread, pod: &PodInfo, affinity: Option<&Required<'_>>, node: &NodeInfo) -> bool {
+    spread.honors_affinity && affinity.is_some_and(|required| !required.matches(node))
+        || spread.honors_taints && !is_tolerated(tolerations(pod), node)
 }
 
-impl Filter for Limits<'_> {
+fn is_alike(spread: &Spread, pod: &PodInfo, placed: &PodInfo) -> bool {
+    placed.key.namespace() == pod.key.namespace() && !placed.is_going() && spread.selects(placed.labels())
+}
+
+impl<'a> Filter<'a> for Limits<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
-        for count in &self.0 {
+        for count in &self.counts {
             let Some(value) = node.label(&count.spread.topology_key) else {
-                return reject("node(s) didn't match pod topology spread constraints (missing required label)");
+                return Rejection::of_node(
+                    "node(s) didn't match pod topology spread constraints (missing required label)",
+                );
             };
             let domains = i64::try_from(count.domains.len()).unwrap_or(i64::MAX);
             // Domains that are still to come count as empty.
@@ -91,10 +99,23 @@ impl Filter for Limits<'_> {
                 if domains < count.spread.min_domains { 0 } else { count.domains.values().copied().min().unwrap_or(0) };
             let here = count.domains.get(value).copied().unwrap_or(0) + i64::from(count.counts_itself);
             if here - fewest > count.spread.max_skew {
-                return reject("node(s) didn't match pod topology spread constraints");
+                return Rejection::of_pods("node(s) didn't match pod topology spread constraints");
             }
         }
         Ok(())
+    }
+
+    fn count(&mut self, other: &'a PodInfo, node: &'a NodeInfo, change: i64) {
+        if self.counts.iter().any(|count| node.label(&count.spread.topology_key).is_none()) {
+            return;
+        }
+        let (pod, affinity) = (self.pod, Required::of(self.pod));
+        for count in &mut self.counts {
+            let counts = is_alike(count.spread, pod, other) && !is_excluded(count.spread, pod, affinity.as_ref(), node);
+            if let Some(value) = node.label(&count.spread.topology_key).filter(|_| counts) {
+                *count.domains.entry(value).or_default() += change;
+            }
+        }
     }
 }
 

@@ -26,7 +26,7 @@ impl Plugin for ResourcesFit {
         &[Event::NodeAdded, Event::NodeChanged, Event::PodRemoved]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         Some(Box::new(Fit(pod, self.ignored.clone())))
     }
 
@@ -40,30 +40,36 @@ impl Plugin for ResourcesFit {
     }
 }
 
-impl Filter for Fit<'_> {
+impl<'a> Filter<'a> for Fit<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
         let (asked, has, taken) = (&self.0.requests, &node.allocatable, &node.requested);
-        let lacks = |asked: i64, has: i64, taken: i64| asked > 0 && asked > has - taken;
-        let mut reasons = Rejection::new();
+        let lacks = |asked: i64, has: i64, taken: i64| asked > 0 && asked > has.saturating_sub(taken);
+        let mut reasons = Vec::new();
+        // Also an empty node would be too small for it.
+        let mut is_too_large = false;
         if i64::try_from(node.pods.len()).unwrap_or(i64::MAX) >= node.allowed_pods {
             reasons.push(Cow::Borrowed("Too many pods"));
         }
         if lacks(asked.milli_cpu, has.milli_cpu, taken.milli_cpu) {
+            is_too_large |= asked.milli_cpu > has.milli_cpu;
             reasons.push(Cow::Borrowed("Insufficient cpu"));
         }
         if lacks(asked.memory, has.memory, taken.memory) {
+            is_too_large |= asked.memory > has.memory;
             reasons.push(Cow::Borrowed("Insufficient memory"));
         }
         if lacks(asked.ephemeral_storage, has.ephemeral_storage, taken.ephemeral_storage) {
+            is_too_large |= asked.ephemeral_storage > has.ephemeral_storage;
             reasons.push(Cow::Borrowed("Insufficient ephemeral-storage"));
         }
         for (name, amount) in asked.extended.iter().filter(|(name, _)| !self.1.contains(*name)) {
             let of = |list: &std::collections::BTreeMap<String, i64>| list.get(name).copied().unwrap_or(0);
             if lacks(*amount, of(&has.extended), of(&taken.extended)) {
+                is_too_large |= *amount > of(&has.extended);
                 reasons.push(Cow::Owned(format!("Insufficient {name}")));
             }
         }
-        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
+        if reasons.is_empty() { Ok(()) } else { Err(Rejection { reasons, is_resolvable: !is_too_large }) }
     }
 }
 

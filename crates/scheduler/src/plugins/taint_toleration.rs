@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use pintle_rules::placement::{any_tolerates, tolerates_all};
 
-use super::{Event, Filter, Plugin, Rejection, Score, reject, scale};
+use super::{Event, Filter, Plugin, Rejection, Score, scale};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -21,7 +21,7 @@ impl Plugin for TaintToleration {
         &[Event::NodeAdded, Event::NodeChanged]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, _cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         Some(Box::new(Tolerant(tolerations(pod))))
     }
 
@@ -36,9 +36,9 @@ impl Plugin for TaintToleration {
     }
 }
 
-impl Filter for Tolerant<'_> {
+impl<'a> Filter<'a> for Tolerant<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
-        if is_tolerated(self.0, node) { Ok(()) } else { reject("node(s) had untolerated taint(s)") }
+        if is_tolerated(self.0, node) { Ok(()) } else { Rejection::of_node("node(s) had untolerated taint(s)") }
     }
 }
 

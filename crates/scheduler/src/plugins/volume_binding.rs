@@ -26,13 +26,13 @@ impl Plugin for VolumeBinding {
         cache.storage.asked(pod).err()
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
         let asked = cache.storage.asked(pod).ok()??;
         Some(Box::new(Served { asked, storage: &cache.storage }))
     }
 }
 
-impl Filter for Served<'_> {
+impl<'a> Filter<'a> for Served<'a> {
     fn check(&self, node: &NodeInfo) -> Result<(), Rejection> {
         self.storage.choose(&self.asked, node).map(drop)
     }

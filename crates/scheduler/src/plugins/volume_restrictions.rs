@@ -1,13 +1,19 @@
 //! A claim that only one Pod may use is used by one.
 
-use super::{Event, Filter, Plugin, Rejection, reject};
+use pintle_runtime::Key;
+
+use super::{Event, Filter, Plugin, Rejection};
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
 pub(super) struct VolumeRestrictions;
 
-struct InUse;
+/// Claims for one Pod alone that this one asks for.
+struct InUse<'a> {
+    claims: Vec<&'a Key>,
+    uses: i64,
+}
 
 impl Plugin for VolumeRestrictions {
     fn name(&self) -> &'static str {
@@ -18,21 +24,30 @@ impl Plugin for VolumeRestrictions {
         &[Event::PodRemoved, Event::StorageChanged]
     }
 
-    fn filter<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<Box<dyn Filter + 'a>> {
-        let is_exclusive = |key| {
+    fn filter<'a>(&self, pod: &'a PodInfo, cache: &'a Cache) -> Option<Box<dyn Filter<'a> + 'a>> {
+        let is_exclusive = |key: &Key| {
             let modes = cache.storage.claims.get(key).and_then(|claim| claim.spec.as_ref()?.access_modes.as_ref());
             modes.is_some_and(|modes| modes.iter().any(|mode| mode == "ReadWriteOncePod"))
         };
-        let in_use = pod.claims.iter().any(|used| cache.uses_of(&used.key) > 0 && is_exclusive(&used.key));
-        in_use.then(|| Box::new(InUse) as _)
+        let claims: Vec<&Key> = pod.claims.iter().map(|used| &used.key).filter(|key| is_exclusive(key)).collect();
+        let uses: usize = claims.iter().map(|key| cache.uses_of(key)).sum();
+        (uses > 0).then(|| Box::new(InUse { claims, uses: i64::try_from(uses).unwrap_or(i64::MAX) }) as _)
     }
 }
 
-impl Filter for InUse {
+impl<'a> Filter<'a> for InUse<'a> {
     fn check(&self, _node: &NodeInfo) -> Result<(), Rejection> {
-        reject(
+        if self.uses <= 0 {
+            return Ok(());
+        }
+        Rejection::of_pods(
             "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
         )
+    }
+
+    fn count(&mut self, other: &'a PodInfo, _node: &'a NodeInfo, change: i64) {
+        let shared = other.claims.iter().filter(|used| self.claims.contains(&&used.key));
+        self.uses += change * i64::try_from(shared.count()).unwrap_or(0);
     }
 }
 

@@ -3,6 +3,7 @@
 //! - Ready Pods come out by priority, and first come, first served within one.
 //! - A Pod that fits nowhere is set aside until something happens that may help it, or five minutes have passed.
 //! - A Pod that was tried waits at least 1 s before the next try, then 2 s, up to 10 s, whatever happens.
+//! - A Pod for which others are made to leave is not tried before all of them are on their way.
 //! - A Pod with scheduling gates is set aside until they are gone.
 
 mod state;
@@ -85,6 +86,28 @@ impl Queue {
     pub fn park(&self, pod: &PodInfo, plugins: &BTreeSet<&'static str>) {
         self.state().park(pod, plugins, Instant::now());
         // There may be a new earliest time to wake at.
+        self.changed.notify_one();
+    }
+
+    /// Other Pods are made to leave for this one: it is not tried before [`Queue::release`], whatever happens. Before it is parked.
+    pub(crate) fn hold(&self, pod: &PodInfo) {
+        self.state().hold(pod);
+    }
+
+    /// All of them are on their way; if `failed`, not all of them, and the Pod is tried again although nothing happened.
+    pub(crate) fn release(&self, pod: &PodInfo, failed: bool) {
+        self.state().release(pod, failed, Instant::now());
+        self.changed.notify_one();
+    }
+
+    /// A moment that [`Queue::park_since`] knows.
+    pub(crate) fn moment(&self) -> u64 {
+        self.state().moment()
+    }
+
+    /// The same as `park` for a Pod that was tried without a lock, since this moment: what helped it meanwhile counts.
+    pub(crate) fn park_since(&self, pod: &PodInfo, plugins: &BTreeSet<&'static str>, moment: u64) {
+        self.state().park_since(pod, plugins, moment, Instant::now());
         self.changed.notify_one();
     }
 

@@ -35,6 +35,9 @@ pub(super) struct State {
     stuck: BTreeMap<&'static str, BTreeSet<Key>>,
     stuck_until: BTreeSet<(Instant, Key)>,
     arrivals: u64,
+    /// How much has happened, and when something last happened that may help those whom a plugin rejected.
+    events: u64,
+    helped_at: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug)]
@@ -44,6 +47,8 @@ struct Entry {
     attempts: u32,
     /// Before this it is not tried again.
     not_before: Option<Instant>,
+    /// Other Pods are being made to leave for it.
+    held: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +60,8 @@ enum Place {
         until: Instant,
     },
     Gated,
+    /// It would be ready if it were not held.
+    Held,
     /// In the scheduler's hands.
     Taken,
 }
@@ -76,7 +83,10 @@ impl State {
             _ => {
                 // Another life of this name: nothing of the old one counts.
                 self.lift(&key);
-                self.entries.insert(key.clone(), Entry { pod, place: Place::Taken, attempts: 0, not_before: None });
+                self.entries.insert(
+                    key.clone(),
+                    Entry { pod, place: Place::Taken, attempts: 0, not_before: None, held: false },
+                );
                 self.activate(&key, now);
             }
         }
@@ -113,6 +123,32 @@ impl State {
         self.stuck_until.insert((until, pod.key.clone()));
     }
 
+    pub(super) fn moment(&self) -> u64 {
+        self.events
+    }
+
+    pub(super) fn park_since(&mut self, pod: &PodInfo, plugins: &BTreeSet<&'static str>, moment: u64, now: Instant) {
+        self.park(pod, plugins, now);
+        let has_helped = |plugin: &&'static str| self.helped_at.get(plugin).is_some_and(|event| *event > moment);
+        if plugins.iter().chain([&NO_ONE]).any(has_helped) {
+            self.unpark(pod, now);
+        }
+    }
+
+    pub(super) fn hold(&mut self, pod: &PodInfo) {
+        if let Some(entry) = self.taken(pod) {
+            entry.held = true;
+        }
+    }
+
+    pub(super) fn release(&mut self, pod: &PodInfo, failed: bool, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&pod.key).filter(|entry| entry.pod.uid == pod.uid) else { return };
+        entry.held = false;
+        if matches!(entry.place, Place::Held) || (failed && matches!(entry.place, Place::Stuck { .. })) {
+            self.activate(&pod.key, now);
+        }
+    }
+
     pub(super) fn unpark(&mut self, pod: &PodInfo, now: Instant) {
         let parked = |entry: &Entry| entry.pod.uid == pod.uid && matches!(entry.place, Place::Stuck { .. });
         if self.entries.get(&pod.key).is_some_and(parked) {
@@ -129,7 +165,9 @@ impl State {
     /// True if someone is ready, or will be.
     pub(super) fn help(&mut self, plugins: impl Iterator<Item = &'static str>, now: Instant) -> bool {
         let mut keys = BTreeSet::new();
+        self.events += 1;
         for plugin in plugins.chain([NO_ONE]) {
+            self.helped_at.insert(plugin, self.events);
             keys.extend(self.stuck.get(plugin).into_iter().flatten().cloned());
         }
         keys.iter().for_each(|key| self.activate(key, now));
@@ -175,6 +213,8 @@ impl State {
         let gates = entry.pod.spec().and_then(|spec| spec.scheduling_gates.as_ref());
         entry.place = if gates.is_some_and(|gates| !gates.is_empty()) {
             Place::Gated
+        } else if entry.held {
+            Place::Held
         } else if let Some(due) = entry.not_before.filter(|due| *due > now) {
             self.backing_off.insert((due, key.clone()));
             Place::BackingOff(due)
@@ -209,7 +249,7 @@ impl State {
                     }
                 }
             }
-            Place::Gated | Place::Taken => {}
+            Place::Gated | Place::Held | Place::Taken => {}
         }
         None
     }

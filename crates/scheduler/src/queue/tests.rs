@@ -122,3 +122,35 @@ async fn what_is_gone_is_not_tried_again() {
     queue.happened(Event::NodeAdded);
     assert_eq!(queue.depth(), Depth::default());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_for_which_others_leave_is_not_tried_before_all_are_on_their_way() {
+    for (happens, failed, tried) in [(true, false, true), (false, false, false), (false, true, true)] {
+        let queue = queue();
+        queue.put(pod("p", json!({})));
+        let tried_pod = queue.next().await;
+        queue.hold(&tried_pod);
+        queue.park(&tried_pod, &["NodeResourcesFit"].into());
+        if happens {
+            queue.happened(Event::PodRemoved);
+        }
+        advance(Duration::from_secs(30)).await;
+        assert!(is_idle(&queue), "it is held");
+        queue.release(&tried_pod, failed);
+        assert_eq!(!is_idle(&queue), tried, "{happens} {failed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helped_a_pod_while_extenders_were_asked_about_it_is_not_missed() {
+    let queue = queue();
+    for (event, helps) in [(Event::PodRemoved, true), (Event::NamespaceChanged, false)] {
+        queue.put(pod("p", json!({})));
+        let moment = queue.moment();
+        let tried = queue.next().await;
+        queue.happened(event);
+        queue.park_since(&tried, &["NodeResourcesFit"].into(), moment);
+        assert_eq!(queue.depth().backing_off, usize::from(helps), "{event:?}");
+        queue.remove(&tried.key, &tried.uid);
+    }
+}

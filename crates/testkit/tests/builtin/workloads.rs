@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet}
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kube::api::DeleteParams;
 use pintle_testkit::Scenario;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn a_rollout_ends_with_the_new_image_wherever_the_deployment_loop_is_lost() {
@@ -180,4 +180,37 @@ fn pods_run_end_and_go_wherever_the_node_agent_is_lost() {
     torture(&scenario);
     // The agent's last word on a Pod meets a conflict that is nobody's fault, and so does its delete.
     scenario.explore([19, 186]);
+}
+
+/// What would be lost: a Pod too many, or a Pod for which room was made and which never gets it.
+#[test]
+fn room_is_made_once_wherever_the_scheduler_is_lost() {
+    let scenario = Scenario::of("kube-scheduler")
+        .on(with(&["serviceaccount", "nodelifecycle"], 1, true))
+        .setup(|cluster| async move {
+            cluster.settle().await;
+            for (name, value) in [("low", 1), ("mid", 5), ("high", 10)] {
+                let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                    "value": value});
+                create(&cluster, class).await;
+            }
+            for (name, class) in [("low", "low"), ("lower", "low"), ("stays", "mid")] {
+                create(&cluster, important(name, class, "10")).await;
+                cluster.settle().await;
+            }
+        })
+        .steps(|cluster| async move {
+            create(&cluster, important("mid", "mid", "10")).await;
+            create(&cluster, important("high", "high", "20")).await;
+            cluster.settle().await;
+            create(&cluster, important("late", "low", "5")).await;
+        });
+    torture(&scenario);
+}
+
+fn important(name: &str, class: &str, cpu: &str) -> Value {
+    let mut pod = pod(name);
+    pod["spec"]["priorityClassName"] = json!(class);
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+    pod
 }

@@ -22,6 +22,8 @@ mod lists_and_watches;
 mod manager;
 mod notations;
 mod own_objects;
+mod preemption;
+mod priorities;
 mod quotas;
 mod runtime_faults;
 mod schemas;
