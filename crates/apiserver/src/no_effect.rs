@@ -62,8 +62,6 @@ pub const TABLE: &[Row] = &[
         Actor::ApiServer,
         "Pintle allocates service addresses from its own range: this ServiceCIDR is stored and has no effect",
     ),
-    kind("batch", "jobs", Actor::Loops, "Pintle does not run Jobs yet: no Pods are created for this object"),
-    kind("batch", "cronjobs", Actor::Loops, "Pintle does not run CronJobs yet: no Jobs are created for this object"),
     kind(
         "autoscaling",
         "horizontalpodautoscalers",
@@ -184,10 +182,17 @@ mod tests {
             let resource = catalogue.get(group, "v1", resource).expect("it is served");
             warnings(resource, &object, &User::new(user, &[]), own_loops).len()
         };
-        assert_eq!(count("batch", "jobs", json!({}), "ann", true), 1);
-        assert_eq!(count("batch", "jobs", json!({}), "ann", false), 0, "another program may run them");
-        assert_eq!(count("batch", "jobs", json!({}), "system:kube-controller-manager", true), 0);
-        assert_eq!(count("batch", "jobs", json!({}), "system:serviceaccount:a:b", true), 1);
+        assert_eq!(count("storage.k8s.io", "volumeattributesclasses", json!({}), "ann", true), 1);
+        assert_eq!(
+            count("storage.k8s.io", "volumeattributesclasses", json!({}), "ann", false),
+            0,
+            "another program may run them"
+        );
+        assert_eq!(
+            count("storage.k8s.io", "volumeattributesclasses", json!({}), "system:kube-controller-manager", true),
+            0
+        );
+        assert_eq!(count("storage.k8s.io", "volumeattributesclasses", json!({}), "system:serviceaccount:a:b", true), 1);
         let rule = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {
             "x-kubernetes-validations": [{"rule": "true"}]}}}}}], "conversion": {"strategy": "Webhook"}}});
         assert_eq!(count("apiextensions.k8s.io", "customresourcedefinitions", rule, "ann", false), 1);

@@ -20,7 +20,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("core.v1.PodSpec", pod_spec::validate::spec),
     ("core.v1.PodTemplateSpec", pod_spec::validate::template),
     ("core.v1.PersistentVolumeClaimSpec", core::persistent_volume_claim::check_spec),
-    ("batch.v1.JobSpec", batch::job::check_spec),
+    ("batch.v1.JobSpec", batch::job_spec::check),
     ("autoscaling.v2.MetricSpec", autoscaling::metrics::check_metric),
     ("policy.v1.PodDisruptionBudgetSpec", policy::pod_disruption_budget::check_spec),
     ("networking.v1.IngressSpec", networking::ingress::check_spec),

@@ -1,6 +1,6 @@
 //! Loops that run work which ends: no Pod is counted twice and none is missed.
 
-use crate::{create, delete, merge, torture, with};
+use crate::{create, delete, merge, pod, torture, with};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::DeleteParams;
 use pintle_testkit::Scenario;
@@ -50,7 +50,7 @@ fn a_job_that_fails_ends_with_its_failures_wherever_its_loop_is_lost() {
 }
 
 #[test]
-fn a_job_is_suspended_resumed_and_deleted_wherever_its_loop_is_lost() {
+fn a_job_is_suspended_or_deleted_without_a_trace_wherever_its_loop_is_lost() {
     let scenario = Scenario::of("job-controller").on(with(&LOOPS, 1, true)).patience(Duration::from_secs(60)).steps(
         |cluster| async move {
             create(&cluster, job("naps", json!({"completions": 2, "parallelism": 2}), runs_for("20s"))).await;
@@ -58,10 +58,56 @@ fn a_job_is_suspended_resumed_and_deleted_wherever_its_loop_is_lost() {
             cluster.settle().await;
             merge::<Job>(&cluster, "naps", json!({"spec": {"suspend": true}})).await;
             delete::<Job>(&cluster, "goes", DeleteParams::background()).await;
-            cluster.settle().await;
-            merge::<Job>(&cluster, "naps", json!({"spec": {"suspend": false}})).await;
-            cluster.advance(Duration::from_secs(30)).await;
         },
     );
+    torture(&scenario);
+}
+
+#[test]
+fn a_cron_job_starts_one_job_for_each_time_wherever_its_loop_is_lost() {
+    let epoch = "2026-01-01T00:50:00Z".parse().unwrap();
+    let loops = ["cronjob", "job", "garbage", "serviceaccount", "nodelifecycle"];
+    let cluster = with(&loops, 1, true).epoch(epoch);
+    let scenario =
+        Scenario::of("cronjob-controller").on(cluster).patience(Duration::from_secs(120)).steps(|cluster| async move {
+            let template = job("", json!({}), runs_for("1s"))["spec"].clone();
+            for (name, limit) in [("kept", 1), ("cleaned", 0)] {
+                let spec = json!({"schedule": "0 * * * *", "successfulJobsHistoryLimit": limit,
+                                  "jobTemplate": {"spec": template}});
+                let metadata = json!({"name": name, "namespace": "default"});
+                let cron_job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec});
+                create(&cluster, cron_job).await;
+            }
+            cluster.advance(Duration::from_secs(15 * 60)).await;
+        });
+    torture(&scenario);
+}
+
+#[test]
+fn a_job_that_has_ended_goes_after_its_time_wherever_that_loop_is_lost() {
+    let loops = ["ttlafterfinished", "job", "garbage", "serviceaccount", "nodelifecycle"];
+    let scenario = Scenario::of("ttl-after-finished-controller")
+        .on(with(&loops, 1, true))
+        .patience(Duration::from_secs(120))
+        .steps(|cluster| async move {
+            create(&cluster, job("goes", json!({"ttlSecondsAfterFinished": 30}), runs_for("1s"))).await;
+            create(&cluster, job("stays", json!({"ttlSecondsAfterFinished": 86400}), runs_for("1s"))).await;
+        });
+    torture(&scenario);
+}
+
+#[test]
+fn a_pod_whose_node_is_gone_goes_wherever_that_loop_is_lost() {
+    let scenario = Scenario::of("pod-garbage-collector")
+        .on(with(&["podgc", "serviceaccount", "nodelifecycle"], 1, true))
+        .patience(Duration::from_secs(120))
+        .steps(|cluster| async move {
+            for (name, node) in [("lost", "nowhere"), ("found", "node-0")] {
+                let mut bound = pod(name);
+                bound["spec"]["nodeName"] = json!(node);
+                create(&cluster, bound).await;
+            }
+            cluster.advance(Duration::from_secs(60)).await;
+        });
     torture(&scenario);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use pintle_testkit::Cluster;
@@ -166,4 +166,104 @@ async fn the_pods_of_a_deleted_job_can_go() {
     cluster.advance(Duration::from_secs(10)).await;
     cluster.settle().await;
     assert_eq!(pods(&cluster).await.len(), 0, "nothing holds them back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_node_is_gone_fails_and_its_job_is_told_why() {
+    let rule = json!({"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]});
+    let lost = json!({"spec": {"nodeName": "nowhere"}});
+    let spec = json!({"podFailurePolicy": {"rules": [rule]}, "template": lost});
+    let cluster = after(30, job("lost", json!({"spec": spec}))).await;
+    assert_eq!(status(&cluster, "lost").await["active"], 1, "the node may come back");
+    cluster.advance(Duration::from_secs(40)).await;
+    cluster.settle().await;
+    let status = status(&cluster, "lost").await;
+    assert_eq!(conditions(&status), ["FailureTarget=True PodFailurePolicy", "Failed=True PodFailurePolicy"]);
+    let message = status["conditions"][1]["message"].as_str().unwrap();
+    assert!(message.ends_with(" has condition DisruptionTarget matching FailJob rule at index 0"), "{message}");
+    assert_eq!(pods(&cluster).await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_has_ended_goes_after_its_time_with_its_pods() {
+    let cluster = after(20, job("brief", json!({"spec": {"ttlSecondsAfterFinished": 60}}))).await;
+    assert_eq!(conditions(&status(&cluster, "brief").await)[1], "Complete=True CompletionsReached");
+    cluster.advance(Duration::from_secs(60)).await;
+    cluster.settle().await;
+    assert!(cluster.api::<Job>("default").get_opt("brief").await.unwrap().is_none());
+    assert_eq!(pods(&cluster).await.len(), 0);
+}
+
+/// A CronJob whose Jobs are like `job`'s.
+fn cron_job(name: &str, spec: Value) -> Value {
+    let mut cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"jobTemplate": {"spec": job("", json!({}))["spec"]}},
+    });
+    merge(&mut cron_job["spec"], spec);
+    cron_job
+}
+
+async fn jobs(cluster: &Cluster) -> Vec<Job> {
+    cluster.api::<Job>("default").list(&ListParams::default()).await.unwrap().items
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_day_a_cron_job_runs_at_each_of_its_times() {
+    let epoch = "2026-03-28T11:55:00Z".parse().unwrap();
+    let cluster = Cluster::builder().nodes(1).epoch(epoch).start().await;
+    cluster.settle().await;
+    // Clocks are put forward that night: three o'clock in Berlin is one in UTC, and no longer two.
+    let spec = json!({"schedule": "0 */3 * * *", "timeZone": "Europe/Berlin", "successfulJobsHistoryLimit": 20});
+    cluster.create(cron_job("day", spec)).await.unwrap();
+    cluster.create(cron_job("brief", json!({"schedule": "@hourly"}))).await.unwrap();
+    cluster.advance(Duration::from_secs(24 * 3600)).await;
+    cluster.settle().await;
+    let jobs = jobs(&cluster).await;
+    let scheduled = |job: &Job| {
+        let annotations = job.metadata.annotations.clone().unwrap_or_default();
+        annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"].clone()
+    };
+    let of = |name: &str| jobs.iter().filter(move |job| job.metadata.name.as_deref().unwrap().starts_with(name));
+    let times: Vec<String> = of("day-").map(scheduled).collect();
+    let expected = [
+        "28T15:00:00+01",
+        "28T18:00:00+01",
+        "28T21:00:00+01",
+        "29T00:00:00+01",
+        "29T03:00:00+02",
+        "29T06:00:00+02",
+        "29T09:00:00+02",
+        "29T12:00:00+02",
+    ];
+    assert_eq!(times, expected.map(|time| format!("2026-03-{time}:00")));
+    let times: Vec<String> = of("brief-").map(scheduled).collect();
+    assert_eq!(times, ["2026-03-29T09:00:00Z", "2026-03-29T10:00:00Z", "2026-03-29T11:00:00Z"], "three are kept");
+    assert!(jobs.iter().all(|job| job.status.as_ref().unwrap().completion_time.is_some()));
+    let status = cluster.api::<CronJob>("default").get("brief").await.unwrap().status.unwrap();
+    assert_eq!(status.last_schedule_time.unwrap().0.to_string(), "2026-03-29T11:00:00Z");
+    assert_eq!(status.last_successful_time.unwrap().0.to_string(), "2026-03-29T11:00:10Z");
+    assert!(status.active.is_none_or(|active| active.is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_cron_jobs_of_the_same_minute_start_one_job_each() {
+    let epoch = "2026-01-01T00:58:00Z".parse().unwrap();
+    let cluster = Cluster::builder().loops(&["cronjob"]).epoch(epoch).start().await;
+    for number in 0..1000 {
+        cluster.create(cron_job(&format!("c{number:03}"), json!({"schedule": "0 * * * *"}))).await.unwrap();
+    }
+    cluster.advance(Duration::from_secs(5 * 60)).await;
+    cluster.settle().await;
+    let jobs = jobs(&cluster).await;
+    let minute = "2026-01-01T01:00:00Z".parse::<jiff::Timestamp>().unwrap().as_second() / 60;
+    let mut names: Vec<String> = jobs.iter().map(|job| job.metadata.name.clone().unwrap()).collect();
+    names.sort();
+    let expected: Vec<String> = (0..1000).map(|number| format!("c{number:03}-{minute}")).collect();
+    assert_eq!(names, expected);
+    let late =
+        jobs.iter().map(|job| job.metadata.creation_timestamp.clone().unwrap().0.as_second() - minute * 60).max();
+    assert!(late.unwrap() <= 5, "the last one began {late:?} s late");
+    let all = cluster.api::<CronJob>("default").list(&ListParams::default()).await.unwrap().items;
+    assert!(all.iter().all(|cron_job| cron_job.status.as_ref().unwrap().active.as_ref().unwrap().len() == 1));
 }

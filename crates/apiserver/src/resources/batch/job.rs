@@ -1,5 +1,6 @@
 //! A Job: Pods that run until enough of them have succeeded.
 
+use super::job_status;
 use crate::resources::check::{self, same};
 use crate::resources::print::{AGE, CONTAINERS, IMAGES, NAME, count, selector, text, wide};
 use crate::strategy::{Dependents, Printed, Strategy};
@@ -74,6 +75,8 @@ impl Strategy for Job {
     }
 
     fn validate(&self, job: &Value, _old: Option<&Value>, errors: &mut Errors) {
+        check_generated(job, errors);
+        check_host_names(job, errors);
         let spec = Path::new("spec");
         let selector = object::at(job, &["spec", "selector"]).filter(|s| !s.is_null());
         let labels = object::at(job, &["spec", "template", "metadata", "labels"]);
@@ -90,10 +93,7 @@ impl Strategy for Job {
 
     fn validate_update(&self, job: &Value, old: &Value, _subresource: &str, errors: &mut Errors) {
         for key in IMMUTABLE {
-            // A Job that does not run yet may still move elsewhere.
-            let waits =
-                object::flag(old, &["spec", "suspend"]) && object::text(old, &["status", "startTime"]).is_empty();
-            if key == "template" && waits {
+            if key == "template" && rests(old) {
                 check_template(job, old, errors);
             } else {
                 check::immutable(job, old, &["spec", key], errors);
@@ -110,6 +110,10 @@ impl Strategy for Job {
             let shown = number(job, "completions").unwrap_or(0);
             errors.push(Error::invalid(&here, shown, "can only be modified in tandem with spec.parallelism"));
         }
+    }
+
+    fn validate_status(&self, job: &Value, old: &Value, errors: &mut Errors) {
+        job_status::check(job, old, errors);
     }
 
     fn warnings(&self, job: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -154,6 +158,42 @@ impl Strategy for Job {
     }
 }
 
+/// What the server generates must be as generated: labels of somebody else's would select somebody else's Pods.
+fn check_generated(job: &Value, errors: &mut Errors) {
+    if object::flag(job, &["spec", "manualSelector"]) {
+        return;
+    }
+    let (name, uid) = (object::name(job), object::uid(job));
+    let labels = object::at(job, &["spec", "template", "metadata", "labels"]);
+    let here = Path::new("spec").child("template").child("metadata").child("labels");
+    // Jobs of old servers do not have the prefixed labels.
+    let is_old = labels.is_some_and(|labels| labels.get(JOB_NAME).is_none() || labels.get(CONTROLLER_UID).is_none());
+    for (key, wanted) in [("controller-uid", uid), ("job-name", name), (CONTROLLER_UID, uid), (JOB_NAME, name)] {
+        let label = labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+        match label {
+            Some(label) if label == wanted => {}
+            Some(_) => {
+                let shown = labels.cloned().unwrap_or_default();
+                errors.push(Error::invalid(&here.key(key), shown, format!("must be '{wanted}'")));
+            }
+            None if is_old && key.contains('/') => {}
+            None => errors.push(Error::required(&here.key(key), format!("must be '{wanted}'"))),
+        }
+    }
+}
+
+/// A Pod of an indexed Job has the Job's name and its index as a host name.
+fn check_host_names(job: &Value, errors: &mut Errors) {
+    let completions = object::integer(job, &["spec", "completions"]).filter(|completions| *completions > 0);
+    let indexed = object::text(job, &["spec", "completionMode"]) == "Indexed";
+    let Some(completions) = completions.filter(|_| indexed) else { return };
+    let longest = format!("{}-{}", object::name(job), completions - 1);
+    if !rules::dns_label(&longest).is_empty() {
+        let detail = format!("will not able to create pod with invalid DNS label: {longest}");
+        errors.push(Error::invalid(&Path::new("metadata").child("name"), object::name(job), detail));
+    }
+}
+
 fn label_like_template(job: &mut Value) {
     let none =
         object::at(job, &["metadata", "labels"]).and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
@@ -163,7 +203,17 @@ fn label_like_template(job: &mut Value) {
     }
 }
 
-/// Of a suspended Job's template, what says where Pods run may change.
+/// Whether the Job is suspended and no Pod of it runs: then its Pods may still move elsewhere, or become larger.
+fn rests(job: &Value) -> bool {
+    let conditions = object::list(job, &["status", "conditions"]);
+    let is_told = conditions.iter().any(|c| c["type"] == "Suspended" && c["status"] == "True");
+    let never_started = object::text(job, &["status", "startTime"]).is_empty();
+    object::flag(job, &["spec", "suspend"])
+        && (never_started || is_told)
+        && object::integer(job, &["status", "active"]).unwrap_or(0) == 0
+}
+
+/// Of the template of a Job that rests, what says where Pods run and what they request may change.
 fn check_template(job: &Value, old: &Value, errors: &mut Errors) {
     let without_place = |job: &Value| {
         let mut template = object::at(job, &["spec", "template"]).cloned().unwrap_or_default();
@@ -173,34 +223,17 @@ fn check_template(job: &Value, old: &Value, errors: &mut Errors) {
         for key in ["labels", "annotations"] {
             object::remove(&mut template, &["metadata", key]);
         }
+        for key in ["containers", "initContainers"] {
+            let containers = template.get_mut("spec").and_then(|spec| spec.get_mut(key)).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
+                object::remove(container, &["resources"]);
+            }
+        }
         template
     };
     if !same(&without_place(job), &without_place(old)) {
         let shown = object::at(job, &["spec", "template"]).cloned().unwrap_or_default();
         errors.push(Error::invalid(&Path::new("spec").child("template"), shown, check::IMMUTABLE));
-    }
-}
-
-/// Also the spec in a CronJob's template.
-pub fn check_spec(spec: &Value, path: &Path, errors: &mut Errors) {
-    let here = path.child("template").child("spec").child("restartPolicy");
-    match object::text(spec, &["template", "spec", "restartPolicy"]) {
-        "OnFailure" | "Never" => {}
-        "" | "Always" => errors.push(Error::required(&here, "valid values: \"OnFailure\", \"Never\"")),
-        other => errors.push(Error::not_supported(&here, other, &["Never", "OnFailure"])),
-    }
-    let given = |key: &str| spec.get(key).is_some_and(|v| !v.is_null());
-    let indexed = object::text(spec, &["completionMode"]) == "Indexed";
-    if indexed && !given("completions") {
-        errors.push(Error::required(&path.child("completions"), "when completion mode is Indexed"));
-    }
-    for key in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
-        if !indexed && given(key) {
-            errors.push(Error::invalid(&path.child(key), spec[key].clone(), "requires indexed completion mode"));
-        }
-    }
-    if given("maxFailedIndexes") && !given("backoffLimitPerIndex") {
-        errors.push(Error::required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"));
     }
 }
 
@@ -253,15 +286,5 @@ mod tests {
         let mut errors = Errors::new();
         Job.validate(&job, None, &mut errors);
         assert!(errors.is_empty());
-    }
-
-    #[test]
-    fn a_job_that_would_never_end_is_refused() {
-        let mut errors = Errors::new();
-        check_spec(&json!({"template": {"spec": {"restartPolicy": "Always"}}}), &Path::new("spec"), &mut errors);
-        assert_eq!(
-            errors[0].to_string(),
-            "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\""
-        );
     }
 }
