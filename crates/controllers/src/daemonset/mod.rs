@@ -36,7 +36,7 @@ pub(crate) async fn run(context: Context) {
         .workers(2)
         .for_each::<DaemonSet>(when::anything)
         .adopts::<DaemonSet, Pod>(selector_of)
-        .adopts::<DaemonSet, ControllerRevision>(selector_of)
+        .adopts_when::<DaemonSet, ControllerRevision>(is_no_new_revision, selector_of)
         .watch(&nodes, {
             let sets = sets.clone();
             move |change| concerned_by(change, &sets)
@@ -92,6 +92,12 @@ impl Reconciler for Daemons {
 
 fn selector_of(set: &DaemonSet) -> Option<Selector> {
     owner::parse_selector(&set.spec.as_ref()?.selector).ok()
+}
+
+/// A revision that is made with its set as the owner wakes nobody, as in Kubernetes: what somebody makes by hand stays until the
+/// set is looked at for another reason.
+fn is_no_new_revision(change: &Change<ControllerRevision>) -> bool {
+    !matches!(change, Change::Added(revision) if owner::controller_of(&revision.metadata).is_some())
 }
 
 /// The sets that are to run on the node and were not before, or the other way round.

@@ -165,8 +165,20 @@ impl Controller {
         self,
         selector_of: impl Fn(&K) -> Option<Selector> + Send + Sync + 'static,
     ) -> Self {
+        self.adopts_when(when::anything::<C>, selector_of)
+    }
+
+    /// The same for changes that count.
+    pub fn adopts_when<K: Watched, C: Watched>(
+        self,
+        counts: impl Fn(&Change<C>) -> bool + Send + Sync + 'static,
+        selector_of: impl Fn(&K) -> Option<Selector> + Send + Sync + 'static,
+    ) -> Self {
         let (owners, children) = (self.context.informers.of::<K>(), self.context.informers.of::<C>());
-        self.watch(&children, move |change| adopters_of(change, &owners, &selector_of))
+        self.watch(&children, move |change| match counts(change) {
+            true => adopters_of(change, &owners, &selector_of),
+            false => Vec::new(),
+        })
     }
 
     /// Any kind: every change that counts wakes the keys that the function makes of it.

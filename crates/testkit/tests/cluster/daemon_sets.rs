@@ -130,6 +130,34 @@ async fn a_new_template_reaches_every_node_in_place_and_by_surge() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revision_made_by_hand_stays_until_the_set_is_looked_at_again() {
+    let cluster = Cluster::builder().nodes(1).start().await;
+    cluster.settle().await;
+    cluster.create(set(json!({}))).await.unwrap();
+    cluster.settle().await;
+    let revisions: Api<ControllerRevision> = cluster.api("default");
+    let all = || async { revisions.list(&ListParams::default()).await.unwrap().items };
+    let made = all().await.remove(0);
+    let mut twin = made.clone();
+    twin.metadata.name = Some("twin".to_owned());
+    (twin.metadata.uid, twin.metadata.resource_version) = (None, None);
+    twin.labels_mut().insert("controller-revision-hash".to_owned(), "twin".to_owned());
+    twin.revision = made.revision + 1;
+    revisions.create(&kube::api::PostParams::default(), &twin).await.unwrap();
+    cluster.settle().await;
+    assert_eq!(all().await.len(), 2);
+    // Now there is a reason: the highest number stays, and the Pods are labelled with its hash.
+    let annotated = json!({"metadata": {"annotations": {"looked": "at"}}});
+    let sets: Api<DaemonSet> = cluster.api("default");
+    sets.patch("agent", &PatchParams::default(), &Patch::Merge(annotated)).await.unwrap();
+    cluster.settle().await;
+    assert_eq!(all().await.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["twin"]);
+    let pods = cluster.api::<Pod>("default").list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(pods.len(), 1, "no Pod was replaced");
+    assert_eq!(pods[0].labels()["controller-revision-hash"], "twin");
+}
+
+#[tokio::test(start_paused = true)]
 async fn three_hundred_nodes_get_a_daemon_and_a_new_one() {
     let cluster = Cluster::builder().nodes(300).start().await;
     cluster.settle().await;

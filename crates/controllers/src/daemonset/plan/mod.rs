@@ -27,6 +27,9 @@ use revisions::Revision;
 /// Pods made, and Pods deleted, in one go, at most.
 const BURST: usize = 250;
 
+/// When to look again after the history was put in order: no Event of a new revision tells.
+const SOON: Duration = Duration::from_millis(1);
+
 /// What there is.
 pub(super) struct Facts<'a> {
     pub(super) set: &'a DaemonSet,
@@ -81,7 +84,10 @@ pub(super) fn plan(facts: Facts<'_>) -> Decision {
     let facts = &facts;
     let revision = match revisions::settle(facts) {
         Ok(revision) => revision,
-        Err(plan) => return Decision { plan, replaced_failed: Vec::new() },
+        Err(mut unsettled) => {
+            unsettled.look_again((!unsettled.writes.is_empty()).then_some(SOON));
+            return Decision { plan: unsettled, replaced_failed: Vec::new() };
+        }
     };
     let layout = Layout::new(facts, &revision);
     let mut changes = manage::manage(&layout);

@@ -20,7 +20,7 @@ pub(super) struct Revision {
     old: Vec<Arc<ControllerRevision>>,
 }
 
-/// The revision, or what must be written before it is known: that wakes the set again.
+/// The revision, or what must be written before it is known.
 pub(super) fn settle(facts: &Facts<'_>) -> Result<Revision, Plan> {
     let Some(template) = facts.set.spec.as_ref().map(|spec| &spec.template) else { return Err(Plan::default()) };
     let unlabelled = facts.revisions.iter().filter(|revision| hash_of(&revision.metadata).is_none());

@@ -12,6 +12,7 @@ fn a_template_has_its_revision_before_its_first_pod() {
     let hash = body["metadata"]["labels"]["controller-revision-hash"].as_str().unwrap().to_owned();
     assert_eq!((&body["revision"], &body["metadata"]["name"]), (&json!(5), &json!(format!("agent-{hash}"))));
     assert_eq!(body["metadata"]["annotations"]["note"], "x");
+    assert!(plan.again.is_some(), "no event of a new revision wakes the set");
     // Another template has the name, in a revision that is not the set's.
     let mut taken = revision(0, "other");
     taken.metadata.name = Some(format!("agent-{hash}"));

@@ -29,7 +29,7 @@ pub(super) fn status(
         replicas: number(counted.len()),
         ready_replicas: Some(count(&is_ready)),
         available_replicas: Some(count(&|pod| is_ready(pod) && pods::is_available(pod, minimum, facts.now))),
-        current_replicas: Some(count(&|pod| is_of(pod, current)).saturating_sub(leaving)),
+        current_replicas: Some(count(&|pod| is_of(pod, current)).saturating_sub(leaving).max(0)),
         updated_replicas: Some(count(&|pod| is_of(pod, update))),
         current_revision: Some(current.to_owned()),
         update_revision: Some(update.to_owned()),
