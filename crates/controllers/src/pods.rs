@@ -6,25 +6,25 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use pintle_runtime::{Informer, conditions, owner};
 
-/// Name of the index that finds a controller's Pods by its UID.
-const BY_CONTROLLER: &str = "controller";
+/// Index of Pods: the UID of the controller, or the namespace of one that has none.
+fn controller(pod: &Pod) -> Vec<String> {
+    vec![match owner::controller_of(&pod.metadata) {
+        Some(owner) => owner.uid.clone(),
+        None => orphans_of(pod.metadata.namespace.as_deref().unwrap_or_default()),
+    }]
+}
 
-/// Makes `controlled_by` and `orphans_in` work.
+/// Makes `controlled_by` and `orphans_in` cheap from the start.
 pub(crate) fn index_by_controller(pods: &Informer<Pod>) {
-    pods.add_index(BY_CONTROLLER, |pod| {
-        vec![match owner::controller_of(&pod.metadata) {
-            Some(owner) => owner.uid.clone(),
-            None => orphans_of(pod.metadata.namespace.as_deref().unwrap_or_default()),
-        }]
-    });
+    pods.index(controller);
 }
 
 pub(crate) fn controlled_by(pods: &Informer<Pod>, uid: &str) -> Vec<std::sync::Arc<Pod>> {
-    pods.by_index(BY_CONTROLLER, uid)
+    pods.by(controller, uid)
 }
 
 pub(crate) fn orphans_in(pods: &Informer<Pod>, namespace: &str) -> Vec<std::sync::Arc<Pod>> {
-    pods.by_index(BY_CONTROLLER, &orphans_of(namespace))
+    pods.by(controller, &orphans_of(namespace))
 }
 
 /// A slash keeps it apart from every UID.
@@ -32,16 +32,18 @@ fn orphans_of(namespace: &str) -> String {
     format!("orphans/{namespace}")
 }
 
-/// Name of the index that finds the Pods of a node.
-const BY_NODE: &str = "node";
-
-/// Makes `on_node` work.
-pub(crate) fn index_by_node(pods: &Informer<Pod>) {
-    pods.add_index(BY_NODE, |pod| vec![node_name(pod).to_owned()]);
+/// Index of Pods: the node.
+fn node(pod: &Pod) -> Vec<String> {
+    Some(node_name(pod)).filter(|node| !node.is_empty()).map(str::to_owned).into_iter().collect()
 }
 
-pub(crate) fn on_node(pods: &Informer<Pod>, node: &str) -> Vec<std::sync::Arc<Pod>> {
-    pods.by_index(BY_NODE, node)
+/// Makes `on_node` cheap from the start.
+pub(crate) fn index_by_node(pods: &Informer<Pod>) {
+    pods.index(node);
+}
+
+pub(crate) fn on_node(pods: &Informer<Pod>, name: &str) -> Vec<std::sync::Arc<Pod>> {
+    pods.by(node, name)
 }
 
 pub(crate) fn phase(pod: &Pod) -> &str {

@@ -16,7 +16,7 @@ use crate::logs::rotate::{self, LogRotation};
 use crate::machine::Machine;
 use crate::node::Presence;
 use crate::pods::guards::Guards;
-use crate::pods::{BY_NODE, Claims, Home, Pods, Tallies, Tenancy};
+use crate::pods::{Claims, Home, Pods, Tallies, Tenancy, by_node};
 use crate::pressure::{Eviction, Pressure, Watch};
 use crate::serve::Serving;
 use crate::serve::usage::Meter;
@@ -229,7 +229,7 @@ async fn share_out(pods: &Pods, home: &Home, machine: &Machine) {
         tracing::warn!(node = %home.name, %message, "nothing keeps Pods from the memory that is reserved");
     }
     loop {
-        let all = pods.informer().by_index(BY_NODE, &home.name);
+        let all = pods.informer().by(by_node, &home.name);
         if let Err(message) = machine.share_out(all).await {
             tracing::warn!(node = %home.name, %message, "processors are not shared out between classes of Pods");
         }

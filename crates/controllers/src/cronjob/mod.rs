@@ -18,15 +18,15 @@ use pintle_runtime::{
 
 use plan::Facts;
 
-/// Name of the index that finds the Jobs of one CronJob by its UID.
-const BY_OWNER: &str = "owner";
+/// Index of Jobs: the UID of the CronJob.
+fn controller(job: &Job) -> Vec<String> {
+    owner::controller_of(&job.metadata).map(|owner| owner.uid.clone()).into_iter().collect()
+}
 
 /// Runs until the context's shutdown fires.
 pub(crate) async fn run(context: Context) {
     let (cron_jobs, jobs) = (context.informers.of::<CronJob>(), context.informers.of::<Job>());
-    jobs.add_index(BY_OWNER, |job| {
-        owner::controller_of(&job.metadata).map(|owner| owner.uid.clone()).into_iter().collect()
-    });
+    jobs.index(controller);
     let executor = Executor::new(&context, "cronjob-controller");
     let clock = context.clock.clone();
 
@@ -64,7 +64,7 @@ impl Reconciler for CronJobs {
         };
         let now = self.clock.now();
         let changed_at = self.changed_at(key, &cron_job, now);
-        let jobs = self.jobs.by_index(BY_OWNER, cron_job.metadata.uid.as_deref().unwrap_or_default());
+        let jobs = self.jobs.by(controller, cron_job.metadata.uid.as_deref().unwrap_or_default());
         let plan = plan::plan(&Facts { cron_job: &cron_job, jobs, changed_at, now });
         Ok(self.executor.execute(cron_job.as_ref(), plan).await?)
     }

@@ -20,8 +20,10 @@ use plan::Backends;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Name of the index that finds a Service's slices.
-const BY_SERVICE: &str = "service";
+/// Index of slices: the Service, of those that this loop writes.
+fn service(slice: &EndpointSlice) -> Vec<String> {
+    plan::service_of(slice).map(|key| key.to_string()).into_iter().collect()
+}
 
 /// Runs until the context's shutdown fires. Keys are Services.
 pub(crate) async fn run(context: Context) {
@@ -30,7 +32,7 @@ pub(crate) async fn run(context: Context) {
     let nodes = context.informers.of::<Node>();
     let endpoints = context.informers.of::<Endpoints>();
     let slices = context.informers.of::<EndpointSlice>();
-    slices.add_index(BY_SERVICE, |slice| plan::service_of(slice).map(|key| key.to_string()).into_iter().collect());
+    slices.index(service);
     let executor = Executor::new(&context, "endpoint-slice-controller");
 
     Controller::new("endpointslice", &context)
@@ -87,7 +89,7 @@ impl Reconciler for Slices {
         if !plan::is_ours(&service) || service.metadata.deletion_timestamp.is_some() {
             return Ok(Action::done());
         }
-        let slices = self.slices.by_index(BY_SERVICE, &key.to_string());
+        let slices = self.slices.by(self::service, &key.to_string());
         let plan = plan::plan(&service, &self.backends_of(&service, key), &slices, endpoints.as_deref());
         Ok(self.executor.execute(service.as_ref(), plan).await?)
     }

@@ -21,10 +21,10 @@ use pintle_runtime::{
 use crate::pods;
 use plan::{Facts, NodeState, Step};
 
-/// Name of the index that finds the Pods of a node.
-const BY_NODE: &str = "node";
-/// Name of the index that finds the Pods that have ended.
-const ENDED: &str = "ended";
+/// Index of Pods: those that have ended.
+fn ended(pod: &Pod) -> Vec<String> {
+    pods::is_terminal(pod).then(String::new).into_iter().collect()
+}
 
 /// How often Pods that have ended are counted, at most.
 const COUNTING_PERIOD: Duration = Duration::from_secs(20);
@@ -32,10 +32,8 @@ const COUNTING_PERIOD: Duration = Duration::from_secs(20);
 /// Runs until the context's shutdown fires.
 pub(crate) async fn run(context: Context) {
     let (nodes, pods) = (context.informers.of::<Node>(), context.informers.of::<Pod>());
-    pods.add_index(BY_NODE, |pod| {
-        Some(pods::node_name(pod)).filter(|node| !node.is_empty()).map(str::to_owned).into_iter().collect()
-    });
-    pods.add_index(ENDED, |pod| pods::is_terminal(pod).then(String::new).into_iter().collect());
+    pods::index_by_node(&pods);
+    pods.index(ended);
     let executor = Executor::new(&context, "pod-garbage-collector");
 
     let on_node = pods.clone();
@@ -45,7 +43,7 @@ pub(crate) async fn run(context: Context) {
         .watches::<Node>(
             |change| when::differs(change, plan::is_out_of_service),
             move |change: &Change<Node>| {
-                let pods = on_node.by_index(BY_NODE, change.key().name());
+                let pods = pods::on_node(&on_node, change.key().name());
                 pods.iter().map(|pod| Key::of(pod.as_ref())).collect()
             },
         )
@@ -137,7 +135,7 @@ impl Reconciler for Ended {
             }
             *counted_at = Some(now);
         }
-        let plan = plan::too_many(self.pods.by_index(ENDED, ""), now);
+        let plan = plan::too_many(self.pods.by(ended, ""), now);
         Ok(self.executor.carry_out(plan).await?)
     }
 }

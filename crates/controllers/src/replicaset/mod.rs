@@ -23,9 +23,6 @@ use crate::pods;
 pub(crate) use kind::Replicated;
 use plan::Facts;
 
-/// Name of the index that finds the sets of one Deployment, or of whatever owns such sets, by its UID.
-const BY_OWNER: &str = "owner";
-
 /// Runs until the context's shutdown fires.
 pub(crate) async fn run(context: Context) {
     run_for::<ReplicaSet>(context).await;
@@ -35,7 +32,7 @@ pub(crate) async fn run(context: Context) {
 pub(crate) async fn run_for<S: Replicated>(context: Context) {
     let (sets, pods) = (context.informers.of::<S>(), context.informers.of::<Pod>());
     pods::index_by_controller(&pods);
-    index_by_owner(&sets);
+    sets.index(controller::<S>);
     let (client, clock) = (context.client.clone(), context.clock.clone());
     let executor = Executor::new(&context, S::COMPONENT);
 
@@ -80,7 +77,7 @@ impl<S: Replicated> Replicas<S> {
     /// The Pods of every set that has the same owner, which share nodes with this set's.
     fn kin_of(&self, set: &Arc<S>) -> Vec<Arc<Pod>> {
         let siblings = match owner::controller_of(set.meta()) {
-            Some(owner) => self.sets.by_index(BY_OWNER, &owner.uid),
+            Some(owner) => self.sets.by(controller::<S>, &owner.uid),
             None => vec![set.clone()],
         };
         let of_sibling =
@@ -89,8 +86,7 @@ impl<S: Replicated> Replicas<S> {
     }
 }
 
-fn index_by_owner<S: Replicated>(sets: &Informer<S>) {
-    sets.add_index(BY_OWNER, |set: &S| {
-        owner::controller_of(set.meta()).map(|owner| owner.uid.clone()).into_iter().collect()
-    });
+/// Index of sets: the UID of the controller.
+fn controller<S: Replicated>(set: &S) -> Vec<String> {
+    owner::controller_of(set.meta()).map(|owner| owner.uid.clone()).into_iter().collect()
 }

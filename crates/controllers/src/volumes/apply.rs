@@ -11,7 +11,7 @@ use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Reco
 use serde_json::{Value, json};
 
 use super::plan::{self, Around, ClaimVerdict, Note, Reclaim, VolumeVerdict};
-use super::{BY_CLAIM, host_path};
+use super::{host_path, used_claims};
 use crate::pods;
 
 pub(super) struct Binder {
@@ -55,7 +55,7 @@ impl Binder {
 
     async fn settle_claim(&self, key: &Key, claim: &PersistentVolumeClaim) -> Result<(), Error> {
         let (volumes, classes) = (self.volumes.all(), self.classes.all());
-        let users = self.pods.by_index(BY_CLAIM, &key.to_string());
+        let users = self.pods.by(used_claims, &key.to_string());
         let waits = |pod: &&Arc<Pod>| !pods::is_terminal(pod) && pods::node_name(pod).is_empty();
         let waiting: Vec<String> = users.iter().filter(waits).filter_map(|pod| pod.metadata.name.clone()).collect();
         let around = Around { volumes: &volumes, classes: &classes, waiting: &waiting };

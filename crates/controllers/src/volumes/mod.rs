@@ -17,22 +17,32 @@ use pintle_runtime::{Change, Context, Controller, Informer, Key, storage};
 use crate::pods;
 use apply::Binder;
 
-/// Name of the index that finds a claim's volumes, and a volume's claims: by name, and those that have none.
-const BY_OTHER_SIDE: &str = "other side";
+/// In an index: no name and no key is empty.
 const NONE: &str = "";
 
-/// Name of the index that finds the Pods that use a claim.
-const BY_CLAIM: &str = "claim";
+/// Index of claims: the volume that one names, or none.
+fn volume_or_none(claim: &PersistentVolumeClaim) -> Vec<String> {
+    vec![storage::volume_name(claim).unwrap_or(NONE).to_owned()]
+}
+
+/// Index of volumes: the claim that one names, or none.
+fn holder_or_none(volume: &PersistentVolume) -> Vec<String> {
+    vec![plan::holder(volume).map_or(NONE.to_owned(), |key| key.to_string())]
+}
+
+/// Index of Pods: the claims that one uses.
+fn used_claims(pod: &Pod) -> Vec<String> {
+    claims_of(pod).iter().map(ToString::to_string).collect()
+}
 
 /// Runs until the context's shutdown fires. Directories of this machine are removed only if it is the cluster's node.
 pub(crate) async fn run(context: Context, is_node: bool) {
     let (claims, volumes) =
         (context.informers.of::<PersistentVolumeClaim>(), context.informers.of::<PersistentVolume>());
     let (classes, pods) = (context.informers.of::<StorageClass>(), context.informers.of::<Pod>());
-    claims.add_index(BY_OTHER_SIDE, |claim| vec![storage::volume_name(claim).unwrap_or(NONE).to_owned()]);
-    volumes
-        .add_index(BY_OTHER_SIDE, |volume| vec![plan::holder(volume).map_or(NONE.to_owned(), |key| key.to_string())]);
-    pods.add_index(BY_CLAIM, |pod| claims_of(pod).iter().map(ToString::to_string).collect());
+    claims.index(volume_or_none);
+    volumes.index(holder_or_none);
+    pods.index(used_claims);
 
     let (of_claim, of_volume, of_class, of_pod) = (volumes.clone(), claims.clone(), claims.clone(), claims.clone());
     Controller::new("volumes", &context)
@@ -61,7 +71,7 @@ pub(crate) async fn run(context: Context, is_node: bool) {
 
 /// Volumes that the claim names, and those that name it.
 fn volumes_of(claim: &PersistentVolumeClaim, key: &Key, volumes: &Informer<PersistentVolume>) -> Vec<Key> {
-    let holding = volumes.by_index(BY_OTHER_SIDE, &key.to_string());
+    let holding = volumes.by(holder_or_none, &key.to_string());
     let named = storage::volume_name(claim).map(Key::cluster);
     holding.iter().map(|volume| Key::of(volume.as_ref())).chain(named).collect()
 }
@@ -69,7 +79,7 @@ fn volumes_of(claim: &PersistentVolumeClaim, key: &Key, volumes: &Informer<Persi
 /// Claims that the volume names and those that name it; all that have none if it may be had.
 fn claims_near(change: &Change<PersistentVolume>, claims: &Informer<PersistentVolumeClaim>) -> Vec<Key> {
     let volume = change.object();
-    let naming = claims.by_index(BY_OTHER_SIDE, change.key().name());
+    let naming = claims.by(volume_or_none, change.key().name());
     let mut keys: Vec<Key> = naming.iter().map(|claim| Key::of(claim.as_ref())).collect();
     match plan::holder(volume) {
         Some(holder) => keys.push(holder),
@@ -80,7 +90,7 @@ fn claims_near(change: &Change<PersistentVolume>, claims: &Informer<PersistentVo
 }
 
 fn without_volume(claims: &Informer<PersistentVolumeClaim>) -> Vec<Key> {
-    claims.by_index(BY_OTHER_SIDE, NONE).iter().map(|claim| Key::of(claim.as_ref())).collect()
+    claims.by(volume_or_none, NONE).iter().map(|claim| Key::of(claim.as_ref())).collect()
 }
 
 fn claims_of(pod: &Pod) -> Vec<Key> {

@@ -12,7 +12,7 @@ use pintle_runtime::{Error, Key};
 use super::observe::observe;
 use super::room::Room;
 use super::tally::count;
-use super::{BY_NODE, Home, Memory, Pods, Seat};
+use super::{Home, Memory, Pods, Seat, by_node};
 use crate::devices::{Devices, Refused, may_ask};
 use crate::plan::is_terminal;
 use crate::pressure;
@@ -102,7 +102,7 @@ impl Pods {
 
     /// Whether someone has devices of the resource whom the scheduler does not count any more.
     fn will_be_free(&self, home: &Home, devices: &Devices, resource: &str) -> bool {
-        let pods = self.pods.by_index(BY_NODE, &home.name);
+        let pods = self.pods.by(by_node, &home.name);
         let active = pods.iter().filter(|pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !is_terminal(phase)
@@ -116,7 +116,7 @@ impl Pods {
         let mut changes = devices.changes();
         while changes.changed().await.is_ok() {
             let holders = devices.pods();
-            let pods = self.pods.by_index(BY_NODE, &home.name);
+            let pods = self.pods.by(by_node, &home.name);
             let has = |pod: &Pod| holders.iter().any(|holder| holder == uid_at_runtime(pod));
             for pod in pods.iter().filter(|pod| has(pod)) {
                 self.waker.add(Key::of(pod.as_ref()));

@@ -7,7 +7,7 @@ use pintle_runtime::{Error, Key};
 
 use super::observe::{failed, observe};
 use super::prepare::teardown;
-use super::{BY_NODE, Home, Pods, Seat};
+use super::{Home, Pods, Seat, by_node};
 
 /// No one waits for such a Pod to end well.
 const GRACE: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ impl Pods {
             return;
         };
         let mut known: BTreeSet<String> = sandboxes.into_iter().map(|sandbox| sandbox.pod.uid).collect();
-        known.extend(self.pods.by_index(BY_NODE, &home.name).iter().filter_map(|pod| pod.metadata.uid.clone()));
+        known.extend(self.pods.by(by_node, &home.name).iter().filter_map(|pod| pod.metadata.uid.clone()));
         known.extend(self.statics.uids());
         known.extend(self.seats().values().flat_map(|lives| lives.keys().cloned()));
         for uid in found.into_iter().filter(|uid| !known.contains(uid)) {

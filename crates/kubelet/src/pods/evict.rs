@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use k8s_openapi::api::core::v1::Pod;
 use pintle_runtime::Key;
 
-use super::{BY_NODE, Pods, Seat};
+use super::{Pods, Seat, by_node};
 use crate::plan::{Evicted, is_terminal};
 use crate::pressure::Tenants;
 use crate::statics::mirror::uid_at_runtime;
@@ -50,7 +50,7 @@ impl Tenants for Tenancy {
 
 impl Tenancy {
     fn unfinished(&self) -> impl Iterator<Item = Arc<Pod>> {
-        let all = self.pods.pods.by_index(BY_NODE, &self.node).into_iter();
+        let all = self.pods.pods.by(by_node, &self.node).into_iter();
         let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
         all.filter(move |pod| !is_terminal(phase(pod).as_deref()))
     }

@@ -58,9 +58,6 @@ const WORKERS: usize = 32;
 /// A Pod for which the runtime, the disk or a hook takes longer does not count among those: no Pod holds up another.
 const OVERTAKEN_AFTER: Duration = Duration::from_millis(100);
 
-/// Name of the index that finds the Pods of a node.
-pub(crate) const BY_NODE: &str = "node";
-
 /// A node of this process, as its Pods see it.
 pub(crate) struct Home {
     pub(crate) name: String,
@@ -192,7 +189,7 @@ pub(crate) struct Pods {
 impl Pods {
     /// Makes the loop and the handle through which nodes join it.
     pub(crate) fn new(context: &Context, pods: Informer<Pod>) -> (Controller, Pods) {
-        pods.add_index(BY_NODE, |pod| node_of(pod).map(str::to_owned).into_iter().collect());
+        pods.index(by_node);
         let homes: Arc<RwLock<BTreeMap<String, Arc<Home>>>> = Arc::default();
         let controller =
             Controller::new("kubelet", context).workers(WORKERS).overtaken_after(OVERTAKEN_AFTER).watch(&pods, {
@@ -219,7 +216,7 @@ impl Pods {
             self.waker.add(key);
         }
         // Whoever was looked at before the node was here was nobody's.
-        let known = self.pods.by_index(BY_NODE, &home.name);
+        let known = self.pods.by(by_node, &home.name);
         let known = known.iter().map(|pod| Key::of(pod.as_ref()));
         for key in self.statics.keys().into_iter().chain(known) {
             self.waker.add(key);
@@ -343,6 +340,11 @@ fn keys_of(change: &Change<Pod>, homes: &RwLock<BTreeMap<String, Arc<Home>>>) ->
 
 pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Index of Pods: the node.
+pub(crate) fn by_node(pod: &Pod) -> Vec<String> {
+    node_of(pod).map(str::to_owned).into_iter().collect()
 }
 
 /// `web_shop(7f0c…)`, as upstream names Pods in messages.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use pintle_container::ContainerId;
 
-use super::{BY_NODE, Memory, Pods, Seat};
+use super::{Memory, Pods, Seat, by_node};
 use crate::make::resources::resources;
 use crate::make::{Facts, containers};
 use crate::plan::{World, is_terminal};
@@ -28,7 +28,7 @@ impl Pods {
             memory.resizing.pending = None;
             return memory.resizing.sized(pod);
         }
-        let others: Vec<Arc<Pod>> = self.pods.by_index(BY_NODE, &seat.home.name);
+        let others: Vec<Arc<Pod>> = self.pods.by(by_node, &seat.home.name);
         let others: Vec<Cow<'_, Pod>> = others
             .iter()
             .filter(|other| other.metadata.uid != pod.metadata.uid)

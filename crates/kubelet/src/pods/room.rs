@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use pintle_runtime::Key;
 
-use super::{BY_NODE, Home, Pods, Seat, Tenancy};
+use super::{Home, Pods, Seat, Tenancy, by_node};
 use crate::fit::{Claim, Misfit, Victim, is_preemptable, misfits, victims};
 use crate::make::resources::service_of;
 use crate::plan::{Evicted, is_terminal};
@@ -122,7 +122,7 @@ impl Pods {
     /// Pods that have begun on the node, by the UID that its runtime knows them by: after a restart of the agent not all of them
     /// have been looked at when the first new one comes.
     fn begun(&self, home: &Home) -> BTreeMap<String, Arc<Pod>> {
-        let all = self.pods.by_index(BY_NODE, &home.name).into_iter();
+        let all = self.pods.by(by_node, &home.name).into_iter();
         let begun = all.filter(|pod| {
             let status = pod.status.as_ref();
             let phase = status.and_then(|status| status.phase.as_deref());

@@ -44,7 +44,7 @@ use pintle_meta::query;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::pods::{BY_NODE, Home, Pods};
+use crate::pods::{Home, Pods, by_node};
 use upgrade::Upgraded;
 
 /// What one connection holds on its way between a client and a session.
@@ -92,7 +92,7 @@ impl Serving {
     /// Whether a Pod of the node has this address.
     fn has_pod_at(&self, node: &str, address: IpAddr) -> bool {
         let is = |ip: &str| ip.parse() == Ok(address);
-        self.pods.informer().by_index(BY_NODE, node).iter().any(|pod| {
+        self.pods.informer().by(by_node, node).iter().any(|pod| {
             let addresses = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
             addresses.into_iter().any(|own| is(&own.ip))
         })
@@ -143,7 +143,7 @@ impl Serving {
 
     /// The Pods of a node, as the API server has them.
     fn list(&self, home: &Home) -> Response<Answer> {
-        let pods: Vec<Arc<Pod>> = self.pods.informer().by_index(BY_NODE, &home.name);
+        let pods: Vec<Arc<Pod>> = self.pods.informer().by(by_node, &home.name);
         let pods: Vec<&Pod> = pods.iter().map(AsRef::as_ref).collect();
         let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods});
         whole(StatusCode::OK, JSON, list.to_string())

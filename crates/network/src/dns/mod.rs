@@ -25,7 +25,7 @@ pub use forward::Forwarder;
 pub use server::Server;
 use zone::{Entry, Zone};
 
-use crate::services::{BY_SERVICE, service_of};
+use crate::services::{by_service, service_of};
 
 /// Keys of namespaces carry this instead of a namespace, which is no name that one may have.
 const NAMESPACES: &str = "*";
@@ -35,7 +35,7 @@ pub async fn run(context: Context, server: Arc<Server>) {
     let services = context.informers.of::<Service>();
     let namespaces = context.informers.of::<Namespace>();
     let slices = context.informers.of::<EndpointSlice>();
-    slices.add_index(BY_SERVICE, |slice| service_of(slice).map(|key| key.to_string()).into_iter().collect());
+    slices.index(by_service);
     let names = Names { services, slices, namespaces, server };
     tokio::select! {
         biased;
@@ -77,7 +77,7 @@ impl Names {
     }
 
     fn entry(&self, key: &Key) -> Option<Entry> {
-        Entry::of(self.services.get(key)?.as_ref(), &self.slices.by_index(BY_SERVICE, &key.to_string()))
+        Entry::of(self.services.get(key)?.as_ref(), &self.slices.by(by_service, &key.to_string()))
     }
 }
 

@@ -33,8 +33,6 @@ use crate::dataplane::{Dataplane, HealthChecks, Stale, removal};
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The label of a slice that names its Service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Name of the index that finds the slices of a Service.
-pub(crate) const BY_SERVICE: &str = "service";
 
 /// Everything that changed waits under one key.
 const RULES: &str = "rules";
@@ -67,7 +65,7 @@ impl Here {
 pub async fn run(context: Context, here: Here, dataplane: Arc<dyn Dataplane>) {
     let services = context.informers.of::<Service>();
     let slices = context.informers.of::<EndpointSlice>();
-    slices.add_index(BY_SERVICE, |slice| service_of(slice).map(|key| key.to_string()).into_iter().collect());
+    slices.index(by_service);
     let own = Selection::fields(format!("metadata.name={}", here.node));
     let node = context.informers.select::<Node>(own);
     let changed: Changed = Arc::default();
@@ -99,6 +97,11 @@ fn lock(changed: &Changed) -> MutexGuard<'_, BTreeSet<Key>> {
 pub fn service_of(slice: &EndpointSlice) -> Option<Key> {
     let service = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
     Some(Key::new(slice.metadata.namespace.clone().unwrap_or_default(), service.clone()))
+}
+
+/// Index of slices: the Service.
+pub(crate) fn by_service(slice: &EndpointSlice) -> Vec<String> {
+    service_of(slice).map(|key| key.to_string()).into_iter().collect()
 }
 
 struct Rules {
@@ -143,7 +146,7 @@ impl Reconciler for Rules {
         let mut touched = Touched::default();
         for key in changed {
             let fragment = self.services.get(&key).map(|service| {
-                let slices = self.slices.by_index(BY_SERVICE, &key.to_string());
+                let slices = self.slices.by(by_service, &key.to_string());
                 plan(&service, &slices, &state.here)
             });
             state.table.put(&key, fragment.unwrap_or_default(), &mut touched);

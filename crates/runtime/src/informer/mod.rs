@@ -36,6 +36,7 @@ pub(crate) use factory::Watching;
 pub use factory::{Informers, View};
 use keeping::Keeping;
 pub use retention::Retention;
+pub use store::IndexBy;
 use store::Store;
 use troubles::Troubles;
 use versions::{Versions, number};
@@ -306,9 +307,9 @@ where
         Registration(cancelled)
     }
 
-    /// Adds a named index unless it is there; `by_index` then finds objects by what the function returns.
-    pub fn add_index(&self, name: &'static str, values_of: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) {
-        self.shared.store.write().unwrap_or_else(PoisonError::into_inner).add_index(name, Arc::new(values_of));
+    /// Adds an index, which [`Informer::by`] would do when it is first asked: while there are few objects, it costs nothing.
+    pub fn index(&self, values_of: IndexBy<K>) {
+        self.shared.store.write().unwrap_or_else(PoisonError::into_inner).index(values_of);
     }
 
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
@@ -324,8 +325,23 @@ where
         self.read(|store| store.in_namespace(namespace))
     }
 
-    pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
-        self.read(|store| store.by_index(index, value))
+    /// The objects of which the function returns this value. The function is the index: give the same one each time.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::Pod; use pintle_runtime::Informer;
+    /// fn node(pod: &Pod) -> Vec<String> {
+    ///     pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()
+    /// }
+    /// # fn example(pods: Informer<Pod>) {
+    /// let on_n1 = pods.by(node, "n1");
+    /// # }
+    /// ```
+    pub fn by(&self, values_of: IndexBy<K>, value: &str) -> Vec<Arc<K>> {
+        if let Some(found) = self.read(|store| store.by(values_of, value)) {
+            return found;
+        }
+        self.index(values_of);
+        self.read(|store| store.by(values_of, value)).unwrap_or_default()
     }
 
     pub fn len(&self) -> usize {

@@ -1,6 +1,6 @@
-//! What an informer knows: objects by key, and named indexes over them.
+//! What an informer knows: objects by key, and indexes over them.
 //!
-//! Worked example: with an index `node` that maps a Pod to its node's name, three Pods give
+//! Worked example: with an index by a function that maps a Pod to its node's name, three Pods give
 //!
 //! ```text
 //! objects   default/a → Pod a     default/b → Pod b     kube-system/c → Pod c
@@ -23,7 +23,8 @@ use super::writer::Writers;
 use crate::key::Key;
 use crate::reflector::Delta;
 
-pub(crate) type IndexFunction<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
+/// What an index finds an object by. The function is the index's name: two indexes cannot be taken for one another.
+pub type IndexBy<K> = fn(&K) -> Vec<String>;
 
 /// A change, and who wrote it.
 pub(super) type Told<K> = (Change<K>, Option<Arc<str>>);
@@ -33,7 +34,8 @@ const MANY: usize = 1000;
 
 pub(super) struct Store<K> {
     objects: BTreeMap<Key, Slot<K>>,
-    indexes: BTreeMap<&'static str, Index<K>>,
+    /// By the address of the function that makes them.
+    indexes: BTreeMap<usize, Index<K>>,
     keeping: Keeping<K>,
     project: fn(&mut K),
     writers: Writers,
@@ -48,7 +50,7 @@ struct Slot<K> {
 }
 
 struct Index<K> {
-    values_of: IndexFunction<K>,
+    values_of: IndexBy<K>,
     keys: BTreeMap<String, BTreeSet<Key>>,
 }
 
@@ -89,14 +91,15 @@ impl<K: Resource + Clone> Store<K> {
             .collect()
     }
 
-    pub(super) fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
-        let keys = self.indexes.get(index).and_then(|index| index.keys.get(value));
-        keys.into_iter().flatten().filter_map(|key| self.get(key)).collect()
+    /// Nothing if there is no such index yet.
+    pub(super) fn by(&self, values_of: IndexBy<K>, value: &str) -> Option<Vec<Arc<K>>> {
+        let keys = self.indexes.get(&(values_of as usize))?.keys.get(value);
+        Some(keys.into_iter().flatten().filter_map(|key| self.get(key)).collect())
     }
 
-    /// Adds an index unless one of that name is there.
-    pub(super) fn add_index(&mut self, name: &'static str, values_of: IndexFunction<K>) {
-        if self.indexes.contains_key(name) {
+    /// Adds an index unless it is there.
+    pub(super) fn index(&mut self, values_of: IndexBy<K>) {
+        if self.indexes.contains_key(&(values_of as usize)) {
             return;
         }
         let mut index = Index { values_of, keys: BTreeMap::new() };
@@ -105,7 +108,7 @@ impl<K: Resource + Clone> Store<K> {
                 index.insert(key, &object);
             }
         }
-        self.indexes.insert(name, index);
+        self.indexes.insert(values_of as usize, index);
     }
 
     #[cfg(test)]

@@ -22,6 +22,11 @@ fn map(name: &str, version: &str, uid: &str) -> ConfigMap {
     ConfigMap { metadata, ..ConfigMap::default() }
 }
 
+/// An index.
+fn version(map: &ConfigMap) -> Vec<String> {
+    map.metadata.labels.iter().flatten().map(|(_, version)| version.clone()).collect()
+}
+
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn logged(informer: &Informer<ConfigMap>) -> (Log, Registration) {
@@ -68,13 +73,25 @@ async fn a_late_joiner_gets_snapshot_and_tail_and_a_leaver_nothing() {
 }
 
 #[tokio::test]
+async fn indexes_of_two_loops_are_not_taken_for_one_another() {
+    fn other(map: &ConfigMap) -> Vec<String> {
+        map.metadata.uid.iter().cloned().collect()
+    }
+    let informer = Informer::detached();
+    informer.index(version);
+    informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("b", "2", "1")]));
+    let names = |index: IndexBy<ConfigMap>| {
+        informer.by(index, "1").iter().map(|map| Key::of(map.as_ref()).name().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((names(version), names(other)), (vec!["a".to_owned()], vec!["b".to_owned()]));
+}
+
+#[tokio::test]
 async fn an_index_follows_its_objects() {
     let informer = Informer::detached();
     informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("b", "1", "u2")]));
-    informer
-        .add_index("version", |map: &ConfigMap| map.metadata.labels.iter().flatten().map(|(_, v)| v.clone()).collect());
     let names = |value: &str| -> Vec<String> {
-        informer.by_index("version", value).iter().map(|map| Key::of(map.as_ref()).name().to_owned()).collect()
+        informer.by(version, value).iter().map(|map| Key::of(map.as_ref()).name().to_owned()).collect()
     };
     assert_eq!(names("1"), ["a", "b"]);
     informer.take(Delta::applied(map("a", "2", "u1")));
@@ -243,9 +260,7 @@ async fn packed_or_not_handlers_and_readers_see_the_same() {
             &Retention::default().decoded_up_to(decoded),
             (ClusterId::default(), None),
         );
-        informer.add_index("version", |map: &ConfigMap| {
-            map.metadata.labels.iter().flatten().map(|(_, v)| v.clone()).collect()
-        });
+        informer.index(version);
         let log: Log = Arc::default();
         let lines_of = log.clone();
         let _registration = informer.on_change(move |change: &Change<ConfigMap>| {
@@ -258,7 +273,7 @@ async fn packed_or_not_handlers_and_readers_see_the_same() {
         informer.take(Delta::applied(map("m4", "9", "other")));
         informer.take(Delta::deleted(map("m5", "10", "u5")));
         informer.take(Delta::replaced((10..50).map(|n| map(&format!("m{n}"), "5", &format!("u{n}"))).collect()));
-        let read = (informer.all(), informer.in_namespace("shop"), informer.by_index("version", "5"), informer.len());
+        let read = (informer.all(), informer.in_namespace("shop"), informer.by(version, "5"), informer.len());
         (lines(&log), format!("{read:?}"), informer.get(&Key::new("shop", "m12")))
     };
     let decoded = told(usize::MAX);

@@ -224,8 +224,10 @@ async fn over_a_day_a_cron_job_runs_at_each_of_its_times() {
         let annotations = job.metadata.annotations.clone().unwrap_or_default();
         annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"].clone()
     };
-    let of = |name: &str| jobs.iter().filter(move |job| job.metadata.name.as_deref().unwrap().starts_with(name));
-    let times: Vec<String> = of("day-").map(scheduled).collect();
+    let times_of = |name: &str| -> Vec<String> {
+        jobs.iter().filter(|job| job.metadata.name.as_deref().unwrap().starts_with(name)).map(scheduled).collect()
+    };
+    let times = times_of("day-");
     let expected = [
         "28T15:00:00+01",
         "28T18:00:00+01",
@@ -237,7 +239,7 @@ async fn over_a_day_a_cron_job_runs_at_each_of_its_times() {
         "29T12:00:00+02",
     ];
     assert_eq!(times, expected.map(|time| format!("2026-03-{time}:00")));
-    let times: Vec<String> = of("brief-").map(scheduled).collect();
+    let times = times_of("brief-");
     assert_eq!(times, ["2026-03-29T09:00:00Z", "2026-03-29T10:00:00Z", "2026-03-29T11:00:00Z"], "three are kept");
     assert!(jobs.iter().all(|job| job.status.as_ref().unwrap().completion_time.is_some()));
     let status = cluster.api::<CronJob>("default").get("brief").await.unwrap().status.unwrap();

@@ -116,15 +116,18 @@ pub(crate) async fn row(mode: &str) -> Result<()> {
     }
 }
 
+/// Index of Pods: who owns them.
+fn owners(pod: &Pod) -> Vec<String> {
+    pod.metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect()
+}
+
 async fn pods_row(mode: &str, template: Template, count: usize, retention: Retention<Pod>) -> Result<()> {
     let (client, json) = serving(template, count, false);
     let (_trigger, shutdown) = Shutdown::new();
     let informers = Informers::new(client, Random::seeded(1), shutdown);
     let measured = synced(|| {
         let informer = informers.retain(Selection::everything(), retention);
-        informer.add_index("set", |pod: &Pod| {
-            pod.metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect()
-        });
+        informer.index(owners);
         informer
     })
     .await?;
@@ -135,7 +138,7 @@ async fn pods_row(mode: &str, template: Template, count: usize, retention: Reten
     let keys: Vec<Key> = all.iter().map(|pod| Key::of(pod.as_ref())).collect();
     drop(all);
     print_row(mode, &measured, informer.len(), json.load(Ordering::Relaxed), informer.bytes(), &keys);
-    report(|key| drop(informer.get(key)), || informer.all().len(), || informer.by_index("set", &owner).len(), &keys);
+    report(|key| drop(informer.get(key)), || informer.all().len(), || informer.by(owners, &owner).len(), &keys);
     Ok(())
 }
 
