@@ -94,10 +94,16 @@ fn check_file(path: &Path, text: &str, complaints: &mut Vec<String>) {
     let pure = (stem == "plan" || path.components().any(|c| c.as_os_str() == "plan")) && stem != "tests";
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     if pure && shown.starts_with("crates/") {
-        for word in IO.iter().filter(|w| code.contains(**w)) {
+        for word in IO.iter().filter(|word| mentions(code, word)) {
             complain(&format!("is a plan and does I/O ({word})"));
         }
     }
+}
+
+/// Whether the word stands there, and not as the beginning of a longer one.
+fn mentions(code: &str, word: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_alphanumeric() || next == '_');
+    code.match_indices(word).any(|(at, _)| word.ends_with("::") || !goes_on(&code[at + word.len()..]))
 }
 
 fn check_dependencies(complaints: &mut Vec<String>) -> Result<()> {

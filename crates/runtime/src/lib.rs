@@ -43,7 +43,7 @@
 //! - [`controller`]: workers that reconcile keys; [`board`]: what they have to do
 //! - [`cause`], [`attempt`]: why a reconcile runs, and what it is given
 //! - [`error`]: what can go wrong in a reconcile
-//! - [`plan`]: what a reconcile decided, as data, and the executor that carries it out; [`claim`]: adopting and releasing
+//! - [`plan`]: what a reconcile decided, as data; [`executor`]: carrying it out; [`claim`]: adopting and releasing
 //! - [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`storage`]: claims and the volumes that fit them
 //! - [`events`]: what people read afterwards
@@ -73,6 +73,7 @@ pub mod error;
 pub mod claim;
 pub mod conditions;
 pub mod discovery;
+pub mod executor;
 pub mod finalizer;
 pub mod owner;
 pub mod plan;
@@ -102,13 +103,14 @@ pub use context::Context;
 pub use controller::{Action, Controller, Reconciler, Waker, when};
 pub use error::{ApiError, Error};
 pub use events::Recorder;
+pub use executor::{Executor, Failed};
 pub use finalizer::{Finalizer, Guard, Held};
 pub use informer::{Change, Informer, Informers, Registration, Retention};
 pub use key::Key;
 pub use leader::{LeaderConfig, Leadership, lead};
 pub use manager::Manager;
 pub use pintle_meta::{Clock, Random};
-pub use plan::{Executor, Plan, Write};
+pub use plan::{Plan, Write};
 pub use queue::{Class, Queue};
 pub use reflector::Selection;
 pub use shutdown::{Shutdown, Trigger};

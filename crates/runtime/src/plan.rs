@@ -1,4 +1,4 @@
-//! What a reconcile decided, as data: writes, the status, events, and when to look again; `execute` carries it out.
+//! What a reconcile decided, as data: writes, the status, events, and when to look again; the [`executor`](crate::executor) carries it out.
 //!
 //! A loop's `plan` is a pure function from what is there to a [`Plan`]. What every loop would otherwise repeat, and get wrong
 //! somewhere, is known to the executor:
@@ -12,10 +12,7 @@
 //! - Events of a write tell what came of it; those of the plan are recorded when all writes went well. A conflict is no Event.
 //! - What was written is awaited: the next attempt starts when the informers show it (see [`Controller`](crate::Controller)).
 
-mod execute;
-mod status;
-#[cfg(test)]
-mod tests;
+pub(crate) mod status;
 mod write;
 
 use std::fmt;
@@ -26,7 +23,6 @@ use kube::Resource;
 
 use crate::events::reference;
 
-pub use execute::{Executor, Failed};
 pub use status::StatusUpdate;
 pub use write::{IfThere, Pace, Said, What, Write};
 

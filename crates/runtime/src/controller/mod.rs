@@ -33,10 +33,11 @@ use crate::backoff::Backoff;
 use crate::cause::{Cause, Wake};
 use crate::context::Context;
 use crate::error::Error;
+use crate::executor::Executor;
 use crate::informer::{Change, Informer, Registration};
 use crate::key::Key;
 use crate::owner;
-use crate::plan::{Executor, Plan};
+use crate::plan::Plan;
 use crate::queue::{Class, Config, Queue, Rate};
 
 use expectations::{Expectations, View};

@@ -14,11 +14,11 @@ use crate::status::merge_patch;
 /// a loop that went on writing what the server leaves out would never rest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusUpdate {
-    pub(super) collection: String,
-    pub(super) name: String,
+    pub(crate) collection: String,
+    pub(crate) name: String,
     /// None if the status is what it should be.
-    pub(super) patch: Option<Value>,
-    pub(super) if_failed: IfFailed,
+    pub(crate) patch: Option<Value>,
+    pub(crate) if_failed: IfFailed,
     base: Value,
     wanted: Value,
     guards: (Option<String>, Option<String>),
@@ -26,7 +26,7 @@ pub struct StatusUpdate {
 
 /// What becomes of the status when a write failed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum IfFailed {
+pub(crate) enum IfFailed {
     /// It is not written: it would tell what did not happen.
     Skip,
     /// It is written all the same: it only tells what was there.

@@ -115,7 +115,7 @@ impl Write {
         Write::at(collection_of(object), name_of(object.meta()), what)
     }
 
-    pub(super) fn at(collection: String, name: String, what: What) -> Self {
+    pub(crate) fn at(collection: String, name: String, what: What) -> Self {
         Write { collection, name, subresource: None, what, pace: Pace::InOrder, said: Said::default() }
     }
 
@@ -191,7 +191,7 @@ impl Write {
     }
 
     /// How many requests this is.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         match self.what {
             What::Create { count, .. } => count,
             _ => 1,
@@ -217,11 +217,11 @@ impl fmt::Display for Write {
     }
 }
 
-pub(super) fn collection_of<K: Resource<DynamicType = ()>>(object: &K) -> String {
+pub(crate) fn collection_of<K: Resource<DynamicType = ()>>(object: &K) -> String {
     K::url_path(&(), object.meta().namespace.as_deref())
 }
 
-pub(super) fn name_of(meta: &ObjectMeta) -> String {
+pub(crate) fn name_of(meta: &ObjectMeta) -> String {
     meta.name.clone().unwrap_or_default()
 }
 
@@ -230,7 +230,7 @@ fn encoded<K: Serialize>(object: &K) -> Bytes {
     serde_json::to_vec(object).unwrap_or_default().into()
 }
 
-pub(super) fn guarded(mut patch: Value, uid: Option<&str>, version: Option<&str>) -> Value {
+pub(crate) fn guarded(mut patch: Value, uid: Option<&str>, version: Option<&str>) -> Value {
     if !patch["metadata"].is_object() {
         patch["metadata"] = json!({});
     }

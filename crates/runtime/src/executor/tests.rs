@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::plan::Note;
 use crate::shutdown::{Shutdown, Trigger};
 use crate::testing::scripted;
 use crate::{Action, Clock, Context, Random};

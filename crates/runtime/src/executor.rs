@@ -9,14 +9,16 @@ use kube::{Client, core::Status};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::status::{IfFailed, StatusUpdate};
-use super::write::{IfThere, What, Write};
-use super::{Pace, Plan};
 use crate::context::Context;
 use crate::controller::Action;
 use crate::error::{ApiError, Error};
 use crate::events::Recorder;
 use crate::owner::Cascade;
+use crate::plan::status::{IfFailed, StatusUpdate};
+use crate::plan::{IfThere, Pace, Plan, What, Write};
+
+#[cfg(test)]
+mod tests;
 
 /// Executes plans, and records Events, in the name of one component. Cheap to clone.
 #[derive(Clone, Debug)]
