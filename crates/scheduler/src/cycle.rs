@@ -17,6 +17,9 @@ use crate::pod::PodInfo;
 /// Clusters up to this size are always looked at as a whole.
 const FEW: usize = 100;
 
+/// A node as extenders are told of it.
+pub type NamedNode = (String, Arc<Node>);
+
 /// Why no node will do.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
@@ -98,7 +101,7 @@ impl Cycle {
     }
 
     /// The name of the best node for the Pod, as far as it is worth looking.
-    pub fn schedule(&mut self, pod: &PodInfo, cache: &Cache) -> Result<String, Diagnosis> {
+    pub fn schedule(&mut self, pod: &PodInfo, cache: &Cache) -> Result<String, Box<Diagnosis>> {
         if !cache.nominated.is_empty()
             && let Some(node) = self.fitting_nominated_node(pod, cache)
         {
@@ -110,7 +113,7 @@ impl Cycle {
     }
 
     /// The node that the Pod is nominated to, if it fits there.
-    pub(crate) fn nominated_node(&self, pod: &PodInfo, cache: &Cache) -> Option<(String, Arc<Node>)> {
+    pub(crate) fn nominated_node(&self, pod: &PodInfo, cache: &Cache) -> Option<NamedNode> {
         let node = self.fitting_nominated_node(pod, cache)?;
         Some((node.name.clone(), node.node.clone()))
     }
@@ -120,14 +123,14 @@ impl Cycle {
         &mut self,
         pod: &PodInfo,
         cache: &Cache,
-    ) -> Result<(Vec<(String, Arc<Node>)>, Diagnosis), Diagnosis> {
+    ) -> Result<(Vec<NamedNode>, Diagnosis), Box<Diagnosis>> {
         let (feasible, diagnosis) = self.search(pod, cache)?;
         let nodes = feasible.into_iter().map(|node| (node.name.clone(), node.node.clone())).collect();
         Ok((nodes, diagnosis.finish()))
     }
 
     /// How good each of these nodes is, as far as they are still there.
-    pub fn scores(&self, pod: &PodInfo, cache: &Cache, nodes: &[(String, Arc<Node>)]) -> BTreeMap<String, i64> {
+    pub fn scores(&self, pod: &PodInfo, cache: &Cache, nodes: &[NamedNode]) -> BTreeMap<String, i64> {
         let there: Vec<&NodeInfo> = nodes.iter().filter_map(|(name, _)| cache.node(name)).collect();
         let sums = self.sums(pod, cache, &there);
         there.iter().map(|node| node.name.clone()).zip(sums).collect()
@@ -153,13 +156,13 @@ impl Cycle {
         &mut self,
         pod: &'a PodInfo,
         cache: &'a Cache,
-    ) -> Result<(Vec<&'a NodeInfo>, Unfinished<'a>), Diagnosis> {
+    ) -> Result<(Vec<&'a NodeInfo>, Unfinished<'a>), Box<Diagnosis>> {
         let nodes = cache.nodes();
         let mut diagnosis = Diagnosis { nodes: nodes.len(), ..Diagnosis::default() };
         for plugin in &self.plugins {
             if let Some(refusal) = plugin.refusal(pod, cache) {
                 diagnosis.plugins.insert(plugin.name());
-                return Err(Diagnosis { refusal: Some(refusal), ..diagnosis });
+                return Err(Diagnosis { refusal: Some(refusal), ..diagnosis }.into());
             }
         }
         let mut filters = Filters::of(&self.plugins, pod, cache);
@@ -181,7 +184,7 @@ impl Cycle {
         }
         self.next_node = (self.next_node + looked_at) % nodes.len().max(1);
         let unfinished = Unfinished { diagnosis, resolvable };
-        if feasible.is_empty() { Err(unfinished.finish()) } else { Ok((feasible, unfinished)) }
+        if feasible.is_empty() { Err(unfinished.finish().into()) } else { Ok((feasible, unfinished)) }
     }
 
     /// The node with the highest sum of weighted scores; among equals chance decides.

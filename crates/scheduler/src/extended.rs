@@ -38,7 +38,7 @@ pub(crate) async fn attempt(
     let feasible = cycle.feasible_nodes(pod, &shared.cache());
     let (feasible, mut diagnosis) = match feasible {
         Ok(found) => found,
-        Err(diagnosis) => return Some(preempt(shared, cycle, pod, extenders, (diagnosis, moment)).await),
+        Err(diagnosis) => return Some(preempt(shared, cycle, pod, extenders, (*diagnosis, moment)).await),
     };
     let nodes = match filter(extenders, pod, feasible, &mut diagnosis).await {
         Ok(nodes) => nodes,

@@ -178,5 +178,5 @@ fn is_leaving(pod: &Pod) -> bool {
 
 /// What budgets say now, of those that can be read.
 pub(crate) fn budgets(all: &[Arc<PodDisruptionBudget>]) -> Vec<Budget> {
-    all.iter().filter_map(|budget| Budget::of(budget)).collect()
+    all.iter().filter_map(Budget::of).collect()
 }

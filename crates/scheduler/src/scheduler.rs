@@ -212,7 +212,7 @@ fn attempt(shared: &Shared, cycle: &mut Cycle, pod: &Arc<PodInfo>) -> Option<Ver
                 nomination
             };
             shared.queue.park(pod, &diagnosis.plugins);
-            Some(Verdict::Unschedulable(diagnosis, nomination))
+            Some(Verdict::Unschedulable(*diagnosis, nomination))
         }
     }
 }

@@ -127,7 +127,8 @@ fn what_keeps_a_job_from_being_made() {
     let running = job("2026-03-02T09:00:00Z", None);
     let forbid = json!({"concurrencyPolicy": "Forbid"});
     let deadline = |seconds: i64| json!({"startingDeadlineSeconds": seconds});
-    let cases: Vec<(&str, Value, Value, Vec<Arc<Job>>, usize, Vec<&str>)> = vec![
+    type Case = (&'static str, Value, Value, Vec<Arc<Job>>, usize, Vec<&'static str>);
+    let cases: Vec<Case> = vec![
         ("nothing", json!({}), json!({}), vec![], 1, vec![]),
         (
             "it is not time",

@@ -13,16 +13,18 @@ use crate::shutdown::{Shutdown, Trigger};
 use crate::testing::scripted;
 use crate::{Action, Clock, Context, Random};
 
+type Lines = Arc<Mutex<Vec<String>>>;
+
 /// An executor over a server that answers as the script says, and the requests that it got, without those about Events.
 struct Rig {
     executor: Executor,
-    requests: Arc<Mutex<Vec<String>>>,
-    events: Arc<Mutex<Vec<String>>>,
+    requests: Lines,
+    events: Lines,
     _trigger: Trigger,
 }
 
 fn rig(answer: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'static) -> Rig {
-    let (requests, events): (Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<String>>>) = Default::default();
+    let (requests, events) = (Lines::default(), Lines::default());
     let (asked, told) = (requests.clone(), events.clone());
     let client = scripted(move |method, path, body| {
         let path = path.split('?').next().unwrap_or_default();

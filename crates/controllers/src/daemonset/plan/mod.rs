@@ -86,7 +86,7 @@ pub(super) fn plan(facts: Facts<'_>) -> Decision {
         Ok(revision) => revision,
         Err(mut unsettled) => {
             unsettled.look_again((!unsettled.writes.is_empty()).then_some(SOON));
-            return Decision { plan: unsettled, replaced_failed: Vec::new() };
+            return Decision { plan: *unsettled, replaced_failed: Vec::new() };
         }
     };
     let layout = Layout::new(facts, &revision);

@@ -21,8 +21,8 @@ pub(super) struct Revision {
 }
 
 /// The revision, or what must be written before it is known.
-pub(super) fn settle(facts: &Facts<'_>) -> Result<Revision, Plan> {
-    let Some(template) = facts.set.spec.as_ref().map(|spec| &spec.template) else { return Err(Plan::default()) };
+pub(super) fn settle(facts: &Facts<'_>) -> Result<Revision, Box<Plan>> {
+    let Some(template) = facts.set.spec.as_ref().map(|spec| &spec.template) else { return Err(Box::default()) };
     let unlabelled = facts.revisions.iter().filter(|revision| hash_of(&revision.metadata).is_none());
     let label = |revision: &Arc<ControllerRevision>| {
         let labels = json!({POD_REVISION: history::name(revision)});
@@ -30,7 +30,7 @@ pub(super) fn settle(facts: &Facts<'_>) -> Result<Revision, Plan> {
     };
     let labelling: Vec<Write> = unlabelled.map(label).collect();
     if !labelling.is_empty() {
-        return Err(Plan::of(labelling));
+        return Err(Plan::of(labelling).into());
     }
     let (same, old): (Vec<_>, Vec<_>) =
         facts.revisions.iter().cloned().partition(|revision| history::is_of(revision, template));
@@ -41,16 +41,16 @@ pub(super) fn settle(facts: &Facts<'_>) -> Result<Revision, Plan> {
     };
     let hash = hash_of(&current.metadata).unwrap_or_default().to_owned();
     if !others.is_empty() {
-        return Err(Plan::of(merging(facts, &hash, others)));
+        return Err(Plan::of(merging(facts, &hash, others)).into());
     }
     if current.revision < number {
-        return Err(Plan::of(vec![history::renumbering(current, number)]));
+        return Err(Plan::of(vec![history::renumbering(current, number)]).into());
     }
     Ok(Revision { hash, old })
 }
 
 /// The hash of a revision that is there already under the name of the new one, or the plan to make it.
-fn new_revision(facts: &Facts<'_>, template: &PodTemplateSpec, number: i64) -> Result<String, Plan> {
+fn new_revision(facts: &Facts<'_>, template: &PodTemplateSpec, number: i64) -> Result<String, Box<Plan>> {
     let set = facts.set;
     let counted = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
     let hash = |collisions: i32| template_hash(template, (collisions > 0).then_some(collisions));
@@ -63,7 +63,7 @@ fn new_revision(facts: &Facts<'_>, template: &PodTemplateSpec, number: i64) -> R
                 status.collision_count = Some(proposal.collisions);
                 plan.set_status(set, set.status.as_ref(), &status);
             }
-            Err(plan)
+            Err(plan.into())
         }
     }
 }

@@ -34,7 +34,8 @@ fn what_ends_a_job() {
         {"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 3}]}});
     let on_failure = json!({"backoffLimit": 3, "template": {"spec": {"restartPolicy": "OnFailure"}}});
     let failed = |n: usize| -> Vec<Arc<Pod>> { (0..n).map(|n| pod(&n.to_string(), "Failed", exited(1, 60))).collect() };
-    let cases: Vec<(&str, Job, Vec<Arc<Pod>>, Option<&str>)> = vec![
+    type Case = (&'static str, Job, Vec<Arc<Pod>>, Option<&'static str>);
+    let cases: Vec<Case> = vec![
         ("as often as allowed", job(json!({"backoffLimit": 2}), json!({})), failed(2), None),
         (
             "too often",

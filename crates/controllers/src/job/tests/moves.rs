@@ -78,7 +78,8 @@ fn a_failed_pod_is_replaced_after_a_time_that_doubles() {
         assert_eq!(plan.again.is_none(), writes(&plan).contains(&"create pods".to_owned()));
         plan.again.map(|again| again.as_secs())
     };
-    let cases: Vec<(&str, &[i64], Option<i64>, Option<u64>)> = vec![
+    type Case = (&'static str, &'static [i64], Option<i64>, Option<u64>);
+    let cases: Vec<Case> = vec![
         ("just now", &[0], None, Some(10)),
         ("a while ago", &[4], None, Some(6)),
         ("long enough ago", &[10], None, None),

@@ -40,7 +40,7 @@ pub(super) struct Facts<'a> {
 pub(super) fn plan(facts: Facts<'_>) -> Plan {
     let history = match revisions::settle(&facts) {
         Ok(history) => history,
-        Err(unsettled) => return unsettled,
+        Err(unsettled) => return *unsettled,
     };
     let (set, now) = (facts.set, facts.now);
     let truncation = history.truncation(&facts);

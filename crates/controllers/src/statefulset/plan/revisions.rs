@@ -24,14 +24,15 @@ pub(super) struct History<'a> {
 }
 
 /// The revisions, or what must be written before they are known: that wakes the set again.
-pub(super) fn settle<'a>(facts: &Facts<'a>) -> Result<History<'a>, Plan> {
+pub(super) fn settle<'a>(facts: &Facts<'a>) -> Result<History<'a>, Box<Plan>> {
     let (set, revisions) = (facts.set, &facts.revisions);
-    let Some(template) = set.spec.as_ref().map(|spec| &spec.template) else { return Err(Plan::default()) };
+    let Some(template) = set.spec.as_ref().map(|spec| &spec.template) else { return Err(Box::default()) };
     let update = match revisions.iter().rposition(|revision| history::is_of(revision, template)) {
         Some(last) if last + 1 == revisions.len() => revisions[last].clone(),
         // Back to a template that it had before.
         Some(earlier) => {
-            return Err(Plan::of(vec![history::renumbering(&revisions[earlier], history::next_number(revisions))]));
+            let number = history::next_number(revisions);
+            return Err(Plan::of(vec![history::renumbering(&revisions[earlier], number)]).into());
         }
         None => new_revision(facts, template)?,
     };
@@ -41,14 +42,14 @@ pub(super) fn settle<'a>(facts: &Facts<'a>) -> Result<History<'a>, Plan> {
 }
 
 /// A revision that is there already under the name of the new one, or the plan to make it.
-fn new_revision(facts: &Facts<'_>, template: &PodTemplateSpec) -> Result<Arc<ControllerRevision>, Plan> {
+fn new_revision(facts: &Facts<'_>, template: &PodTemplateSpec) -> Result<Arc<ControllerRevision>, Box<Plan>> {
     let set = facts.set;
     let counted = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
     let hash_of = |collisions: i32| history::data_hash(template, collisions);
     match history::place(&set.metadata, template, counted, hash_of, facts.revision) {
         Place::Taken(revision) => Ok(revision),
         // What a set that goes would make goes with it.
-        Place::Free(_) if set.metadata.deletion_timestamp.is_some() => Err(Plan::default()),
+        Place::Free(_) if set.metadata.deletion_timestamp.is_some() => Err(Box::default()),
         Place::Free(proposal) => {
             let number = history::next_number(&facts.revisions);
             let mut plan = Plan::of(vec![history::creation(set, template, number, &proposal, HASH)]);
@@ -57,7 +58,7 @@ fn new_revision(facts: &Facts<'_>, template: &PodTemplateSpec) -> Result<Arc<Con
                 status.collision_count = Some(proposal.collisions);
                 plan.set_status(set, set.status.as_ref(), &status);
             }
-            Err(plan)
+            Err(plan.into())
         }
     }
 }
