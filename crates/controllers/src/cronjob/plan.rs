@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
@@ -20,6 +21,9 @@ use crate::job::{end_of, is_complete};
 
 /// When the Job was to run, in the CronJob's time zone.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+
+/// When a Job is looked at again that may go once the status is stored.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What there is.
 pub(super) struct Facts<'a> {
@@ -128,9 +132,23 @@ impl Work<'_> {
                 (start.is_none(), start, job.metadata.name.clone())
             });
             for job in jobs.into_iter().take(surplus) {
-                self.delete(&job);
+                // What only the Job itself tells must be in the stored status before it goes.
+                match self.is_accounted_for(&job) {
+                    true => self.delete(&job),
+                    false => self.plan.look_again(Some(SOON)),
+                }
             }
         }
+    }
+
+    /// Whether the status that is stored says all of the Job that it will ever say.
+    fn is_accounted_for(&self, job: &Job) -> bool {
+        let stored = self.facts.cron_job.status.clone().unwrap_or_default();
+        let is_active = stored.active.iter().flatten().any(|active| active.uid == job.metadata.uid);
+        let completed = job.status.as_ref().and_then(|status| status.completion_time.clone());
+        let completed = completed.filter(|_| is_complete(job));
+        let is_scheduled = self.scheduled_time(job).is_none_or(|time| stored.last_schedule_time >= Some(Time(time)));
+        !is_active && is_scheduled && (completed.is_none() || stored.last_successful_time >= completed)
     }
 
     fn delete(&mut self, job: &Job) {
@@ -180,7 +198,8 @@ impl Work<'_> {
             }
             self.start_for(time);
         }
-        self.plan.again = due::wait(&schedule, self.earliest(false), self.facts.now);
+        let wait = due::wait(&schedule, self.earliest(false), self.facts.now);
+        self.plan.look_again(wait);
     }
 
     fn start_for(&mut self, time: Timestamp) {

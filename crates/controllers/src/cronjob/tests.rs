@@ -258,7 +258,8 @@ fn of_the_jobs_that_have_ended_the_last_ones_stay() {
         })
         .collect();
     let suspended = |good: Value, bad: Value| {
-        hourly(json!({"suspend": true, "successfulJobsHistoryLimit": good, "failedJobsHistoryLimit": bad}), json!({}))
+        let status = json!({"lastScheduleTime": "2026-03-02T04:30:00Z", "lastSuccessfulTime": "2026-03-02T05:00:00Z"});
+        hourly(json!({"suspend": true, "successfulJobsHistoryLimit": good, "failedJobsHistoryLimit": bad}), status)
     };
     let expected = |times: &[&str]| -> Vec<String> {
         times.iter().map(|time| format!("delete jobs/tick-{}", minute(&format!("2026-03-02T{time}:00Z")))).collect()
@@ -273,6 +274,18 @@ fn of_the_jobs_that_have_ended_the_last_ones_stay() {
     for (good, bad, deleted) in cases {
         assert_eq!(writes(&planned(&suspended(good.clone(), bad.clone()), &jobs)), deleted, "{good} {bad}");
     }
+}
+
+#[test]
+fn a_job_goes_only_after_the_status_says_that_it_succeeded() {
+    let ended = job("2026-03-02T09:00:00Z", Some("Complete"));
+    let keeps_none = json!({"suspend": true, "successfulJobsHistoryLimit": 0});
+    let first = planned(&hourly(keeps_none.clone(), active(&[&ended])), std::slice::from_ref(&ended));
+    assert_eq!(writes(&first), Vec::<String>::new());
+    assert!(changes(&first)["lastSuccessfulTime"].is_string() && first.again.is_some(), "{first:?}");
+    let stored = first.status.as_ref().unwrap().wanted().clone();
+    let second = planned(&hourly(keeps_none, stored), std::slice::from_ref(&ended));
+    assert_eq!(writes(&second).len(), 1, "{second:?}");
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl State {
     pub(super) fn park_since(&mut self, pod: &PodInfo, plugins: &BTreeSet<&'static str>, moment: u64, now: Instant) {
         self.park(pod, plugins, now);
         let has_helped = |plugin: &&'static str| self.helped_at.get(plugin).is_some_and(|event| *event > moment);
-        if plugins.iter().chain([&NO_ONE]).any(has_helped) {
+        if plugins.iter().any(has_helped) || (plugins.is_empty() && has_helped(&NO_ONE)) {
             self.unpark(pod, now);
         }
     }

@@ -29,26 +29,24 @@ fn definition(group: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn what_has_no_effect_yet_is_said_to_whoever_creates_it() {
     let cluster = Cluster::bare().await;
-    let job = json!({"metadata": {"name": "j"}, "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
-    let jobs = "/apis/batch/v1/namespaces/default/jobs";
-    let said = "299 - \"Pintle does not run Jobs yet: no Pods are created for this object\"";
-    let created = cluster.request("POST", jobs, JSON, job.to_string()).await;
-    assert_eq!((created.code, created.warnings()), (201, vec![said]));
-    let patched = cluster
-        .request("PATCH", &format!("{jobs}/j"), "application/merge-patch+json", r#"{"spec":{"parallelism":2}}"#)
-        .await;
+    let ingress = json!({"metadata": {"name": "i"}, "spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}});
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let said = "299 - \"Pintle has no ingress controller: this Ingress has no effect unless one is installed\"";
+    let created = cluster.request("POST", ingresses, JSON, ingress.to_string()).await;
+    assert_eq!((created.code, created.warnings()), (201, vec![said]), "{}", created.body);
+    let merge = "application/merge-patch+json";
+    let rule = r#"{"spec":{"ingressClassName":"other"}}"#;
+    let patched = cluster.request("PATCH", &format!("{ingresses}/i"), merge, rule).await;
     assert_eq!((patched.code, patched.warnings()), (200, vec![said]));
-    let labelled = cluster
-        .request("PATCH", &format!("{jobs}/j"), "application/merge-patch+json", r#"{"metadata":{"labels":{"x":"y"}}}"#)
-        .await;
+    let labels = r#"{"metadata":{"labels":{"x":"y"}}}"#;
+    let labelled = cluster.request("PATCH", &format!("{ingresses}/i"), merge, labels).await;
     assert_eq!((labelled.code, labelled.warnings().len()), (200, 0), "it was said when the spec was written");
-    let again = cluster.request("POST", jobs, JSON, job.to_string()).await;
+    let again = cluster.request("POST", ingresses, JSON, ingress.to_string()).await;
     assert_eq!((again.code, again.warnings().len()), (409, 0));
-    let status = cluster
-        .request("PATCH", &format!("{jobs}/j/status"), "application/merge-patch+json", r#"{"status":{"active":1}}"#)
-        .await;
+    let balanced = r#"{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}"#;
+    let status = cluster.request("PATCH", &format!("{ingresses}/i/status"), merge, balanced).await;
     assert_eq!((status.code, status.warnings().len()), (200, 0), "{}", status.body);
-    assert!(cluster.request("GET", &format!("{jobs}/j"), "", "").await.warnings().is_empty());
+    assert!(cluster.request("GET", &format!("{ingresses}/i"), "", "").await.warnings().is_empty());
     assert!(cluster.request("POST", MAPS, JSON, r#"{"metadata":{"name":"x"}}"#).await.warnings().is_empty());
 }
 

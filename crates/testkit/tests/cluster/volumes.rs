@@ -57,10 +57,11 @@ async fn a_pod_waits_for_its_claim_and_then_goes_where_the_volume_is() {
     cluster.settle().await;
     pod(&cluster, "p", "data").await;
     cluster.settle().await;
-    assert_eq!(condition(&cluster, "p").await, "0/3 nodes are available: persistentvolumeclaim \"data\" not found.");
+    let missing = "0/3 nodes are available: persistentvolumeclaim \"data\" not found. not found";
+    assert_eq!(condition(&cluster, "p").await, missing);
     claim(&cluster, "data", "").await;
     cluster.settle().await;
-    let immediate = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+    let immediate = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found";
     assert_eq!(condition(&cluster, "p").await, immediate);
     assert_eq!(reasons(&cluster, "data").await, ["FailedBinding"]);
     volume(&cluster, "disk", "node-2", "").await;
@@ -84,7 +85,8 @@ async fn the_first_pod_chooses_and_the_next_follows() {
     assert_eq!(reasons(&cluster, "data").await, ["WaitForFirstConsumer"]);
     pod(&cluster, "first", "data").await;
     cluster.settle().await;
-    let none = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.";
+    let none = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind. no new claims to \
+                deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
     assert_eq!(condition(&cluster, "first").await, none);
     volume(&cluster, "near", "node-1", "local").await;
     cluster.settle().await;
