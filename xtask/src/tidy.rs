@@ -14,6 +14,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("rules", &["pintle-schema", "pintle-store", "pintle-apiserver", "pintle-runtime"]),
     ("schema", &["pintle-store", "pintle-apiserver", "pintle-runtime"]),
     ("store", &["pintle-"]),
+    ("kinds", &["pintle-runtime", "pintle-store", "pintle-apiserver", "pintle-schema"]),
     ("apiserver", &["pintle-runtime", "pintle-controllers", "pintle-scheduler", "pintle-kubelet"]),
     ("runtime", &["pintle-apiserver", "pintle-store", "pintle-schema"]),
     ("controllers", &["pintle-apiserver", "pintle-store", "pintle-schema"]),

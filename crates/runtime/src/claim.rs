@@ -1,15 +1,15 @@
 //! Adopting and releasing, for loops that find what is theirs by selector.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::core::{NamespaceResourceScope, Selector};
-use kube::{Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Client, ResourceExt};
+use pintle_kinds::Kind;
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::objects::Objects;
 use crate::owner::{self, Claim};
 
 /// The candidates that are the owner's, after adopting those that match and are nobody's, and letting go those that no
@@ -21,8 +21,8 @@ pub async fn claim<O, C>(
     candidates: Vec<Arc<C>>,
 ) -> Result<Vec<Arc<C>>, Error>
 where
-    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    O: Kind<DynamicType = (), Scope = NamespaceResourceScope>,
+    C: Kind<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     claim_if(client, owner, |object: &C| owner::matches(selector, object.meta()), candidates).await
 }
@@ -35,8 +35,8 @@ pub async fn claim_if<O, C>(
     candidates: Vec<Arc<C>>,
 ) -> Result<Vec<Arc<C>>, Error>
 where
-    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    O: Kind<DynamicType = (), Scope = NamespaceResourceScope>,
+    C: Kind<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     claim_holding(client, owner, matches, candidates, None).await
 }
@@ -50,8 +50,8 @@ pub async fn claim_with_finalizer<O, C>(
     finalizer: &str,
 ) -> Result<Vec<Arc<C>>, Error>
 where
-    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    O: Kind<DynamicType = (), Scope = NamespaceResourceScope>,
+    C: Kind<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     let matches = |object: &C| owner::matches(selector, object.meta());
     claim_holding(client, owner, matches, candidates, Some(finalizer)).await
@@ -65,12 +65,12 @@ async fn claim_holding<O, C>(
     finalizer: Option<&str>,
 ) -> Result<Vec<Arc<C>>, Error>
 where
-    O: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-    C: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    O: Kind<DynamicType = (), Scope = NamespaceResourceScope>,
+    C: Kind<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     let namespace = owner.namespace().unwrap_or_default();
-    let (owners, objects): (Api<O>, Api<C>) =
-        (Api::namespaced(client.clone(), &namespace), Api::namespaced(client.clone(), &namespace));
+    let (owners, objects): (Objects<O>, Objects<C>) =
+        (Objects::namespaced(client.clone(), &namespace), Objects::namespaced(client.clone(), &namespace));
     let mut adopting_is_safe = false;
     let mut claimed = Vec::new();
     for object in candidates {
@@ -101,9 +101,9 @@ where
 }
 
 /// The cache may not know yet that the owner is going; what it adopted then would be deleted with it.
-async fn check_still_there<O>(owners: &Api<O>, owner: &O) -> Result<(), Error>
+async fn check_still_there<O>(owners: &Objects<O>, owner: &O) -> Result<(), Error>
 where
-    O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    O: Kind<DynamicType = ()>,
 {
     let fresh = owners.get(&owner.name_any()).await?;
     if fresh.meta().uid != owner.meta().uid || fresh.meta().deletion_timestamp.is_some() {
@@ -113,9 +113,9 @@ where
 }
 
 /// Nothing if the object is gone or another has taken its name.
-async fn patched<C>(objects: &Api<C>, name: &str, patch: Value) -> Result<Option<C>, Error>
+async fn patched<C>(objects: &Objects<C>, name: &str, patch: Value) -> Result<Option<C>, Error>
 where
-    C: Clone + DeserializeOwned + Debug,
+    C: Kind<DynamicType = ()>,
 {
     match objects.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await {
         Ok(object) => Ok(Some(object)),

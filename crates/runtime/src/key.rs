@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 /// Which object. Loops get a key and read the latest state; the event that woke them is never trusted.
@@ -38,7 +39,10 @@ impl Key {
     }
 
     pub fn of<K: Resource>(object: &K) -> Self {
-        let meta = object.meta();
+        Key::of_meta(object.meta())
+    }
+
+    pub fn of_meta(meta: &ObjectMeta) -> Self {
         Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
     }
 

@@ -44,7 +44,7 @@
 //! - [`cause`], [`attempt`]: why a reconcile runs, and what it is given
 //! - [`error`]: what can go wrong in a reconcile
 //! - [`plan`]: what a reconcile decided, as data; [`executor`]: carrying it out; [`claim`]: adopting and releasing
-//! - [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
+//! - [`objects`]: single objects on the server; [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
 //! - [`storage`]: claims and the volumes that fit them
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
@@ -75,6 +75,7 @@ pub mod conditions;
 pub mod discovery;
 pub mod executor;
 pub mod finalizer;
+pub mod objects;
 pub mod owner;
 pub mod plan;
 pub mod status;
@@ -109,6 +110,8 @@ pub use informer::{Change, Informer, Informers, Registration, Retention};
 pub use key::Key;
 pub use leader::{LeaderConfig, Leadership, lead};
 pub use manager::Manager;
+pub use objects::Objects;
+pub use pintle_kinds::{Codec, Kind};
 pub use pintle_meta::{Clock, Random};
 pub use plan::{Plan, Write};
 pub use queue::{Class, Queue};

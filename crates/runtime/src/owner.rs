@@ -28,28 +28,31 @@ pub fn controller_key<K>(meta: &ObjectMeta) -> Option<Key>
 where
     K: Resource<DynamicType = (), Scope: 'static>,
 {
-    Kind::of::<K>().controller_key(meta)
+    GroupKind::of::<K>().controller_key(meta)
 }
 
 /// A kind that owns others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kind {
+pub struct GroupKind {
     pub group: String,
     pub kind: String,
     /// Its objects are in no namespace, also where those that they own are.
     pub is_cluster_scoped: bool,
 }
 
-impl Kind {
+impl GroupKind {
     pub fn of<K>() -> Self
     where
         K: Resource<DynamicType = (), Scope: 'static>,
     {
-        Kind {
-            group: K::group(&()).into_owned(),
-            kind: K::kind(&()).into_owned(),
-            is_cluster_scoped: TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>(),
-        }
+        let is_cluster_scoped = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
+        GroupKind { is_cluster_scoped, ..GroupKind::of_dynamic::<K>(&()) }
+    }
+
+    /// The same without the scope, which is not known of all kinds.
+    pub(crate) fn of_dynamic<K: Resource>(dynamic_type: &K::DynamicType) -> Self {
+        let (group, kind) = (K::group(dynamic_type).into_owned(), K::kind(dynamic_type).into_owned());
+        GroupKind { group, kind, is_cluster_scoped: false }
     }
 
     /// The key of the object's controller, if it is of this kind.

@@ -8,25 +8,24 @@
 //! - An object that cannot be decoded is told by its name and skipped; all others of its kind go on.
 
 mod event;
-mod lean;
-mod mend;
 mod page;
 mod unreadable;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
 use kube::api::{Api, ListParams, WatchParams};
 use kube::core::Request;
-use kube::{Client, Resource, ResourceExt};
+use pintle_kinds::{Codec, Kind, Object, text};
 use pintle_meta::Random;
-use serde::de::DeserializeOwned;
 
 use crate::backoff::Backoff;
 use crate::key::Key;
 use event::{Event, Lines};
-use lean::Lean;
 use page::{Decoding, Told};
 pub use unreadable::Unreadable;
 
@@ -76,17 +75,37 @@ impl Selection {
     }
 }
 
-/// A change as the server tells it. Objects are in their last place from the beginning: moving one costs as much as reading a
-/// part of it.
+/// An object as the server tells it, and who wrote it last, if its managed fields say so.
 #[derive(Clone, Debug)]
-pub enum Delta<K> {
+pub struct Seen {
+    pub object: Arc<dyn Object>,
+    pub writer: Option<Box<str>>,
+}
+
+impl Seen {
+    /// One that is at hand.
+    pub fn of<K: Kind>(object: K) -> Self {
+        let managed = object.meta().managed_fields.iter().flatten();
+        let newest = managed.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+        let writer = newest.and_then(|entry| entry.manager.as_deref().map(Box::from));
+        Seen { object: Arc::new(object), writer }
+    }
+
+    pub(crate) fn meta(&self) -> &ObjectMeta {
+        self.object.metadata()
+    }
+}
+
+/// A change as the server tells it.
+#[derive(Clone, Debug)]
+pub enum Delta {
     /// Everything there is: what is not in it is gone.
-    Replaced(Vec<Arc<K>>),
-    Applied(Arc<K>),
-    Deleted(Arc<K>),
+    Replaced(Vec<Seen>),
+    Applied(Seen),
+    Deleted(Seen),
     /// A list begins that comes in several pages, of about so many objects; 0 if the server does not tell.
     Listing(usize),
-    Page(Vec<Arc<K>>),
+    Page(Vec<Seen>),
     /// The list ended, at this version: what was in none of its pages is gone.
     Listed(String),
     /// Everything up to this version has been told.
@@ -99,73 +118,81 @@ pub enum Delta<K> {
     Lost(String),
 }
 
-/// The same of objects that nobody else has.
-impl<K> Delta<K> {
-    pub fn replaced(objects: Vec<K>) -> Self {
-        Delta::Replaced(objects.into_iter().map(Arc::new).collect())
+/// The same of objects that are at hand.
+impl Delta {
+    pub fn replaced<K: Kind>(objects: Vec<K>) -> Self {
+        Delta::Replaced(objects.into_iter().map(Seen::of).collect())
     }
 
-    pub fn page(objects: Vec<K>) -> Self {
-        Delta::Page(objects.into_iter().map(Arc::new).collect())
+    pub fn page<K: Kind>(objects: Vec<K>) -> Self {
+        Delta::Page(objects.into_iter().map(Seen::of).collect())
     }
 
-    pub fn applied(object: K) -> Self {
-        Delta::Applied(Arc::new(object))
+    pub fn applied<K: Kind>(object: K) -> Self {
+        Delta::Applied(Seen::of(object))
     }
 
-    pub fn deleted(object: K) -> Self {
-        Delta::Deleted(Arc::new(object))
+    pub fn deleted<K: Kind>(object: K) -> Self {
+        Delta::Deleted(Seen::of(object))
     }
 }
 
 /// Who is told. Objects of one list are told by several tasks at once, all other changes one after the other.
-pub trait Sink<K>: Fn(Delta<K>) + Clone + Send + Sync + 'static {}
+pub type Sink = Arc<dyn Fn(Delta) + Send + Sync>;
 
-impl<K, F: Fn(Delta<K>) + Clone + Send + Sync + 'static> Sink<K> for F {}
+/// How objects are read off the wire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) codec: &'static Codec,
+    /// Managed fields still say who wrote, but are not a part of the object.
+    pub(crate) drops_fields: bool,
+}
+
+impl Reading {
+    pub(crate) fn read(self, text: &str) -> Result<Seen, kube::Error> {
+        let (text, writer) = match self.drops_fields {
+            true => text::without_managed_fields(text),
+            false => (Cow::Borrowed(text), text::writer(text)),
+        };
+        let object = self.codec.decode(&text).map_err(kube::Error::SerdeError)?;
+        Ok(Seen { object, writer: writer.map(Box::from) })
+    }
+}
 
 /// A collection on a server, or what a selection leaves of it.
 pub struct Source {
     client: Client,
     path: String,
     selection: Selection,
+    /// Whether only metadata is asked for.
+    is_metadata: bool,
+    reading: Reading,
     /// After which time without a word a watch is opened anew.
     silence: Duration,
     random: Random,
 }
 
 impl Source {
-    pub fn new<K: Resource>(api: Api<K>, selection: Selection, silence: Duration, random: Random) -> Self {
-        Source { path: api.resource_url().to_owned(), client: api.into_client(), selection, silence, random }
-    }
-
-    /// Lists and watches until the future is dropped. The sink must not block.
-    pub async fn reflect<K>(&self, sink: impl Sink<K>)
-    where
-        K: Resource + DeserializeOwned + Send + Sync + 'static,
-    {
-        self.mirror::<K, K>(|object| object, sink).await;
+    pub fn new<K: Kind>(api: Api<K>, selection: Selection, silence: Duration, random: Random) -> Self {
+        let reading = Reading { codec: K::CODEC, drops_fields: false };
+        let path = api.resource_url().to_owned();
+        Source { path, client: api.into_client(), selection, is_metadata: K::metadata_api(), reading, silence, random }
     }
 
     /// The same; managed fields still say who wrote, but not which fields, which are skipped unread.
-    pub async fn reflect_without_fields<K>(&self, sink: impl Sink<K>)
-    where
-        K: Resource + DeserializeOwned + Send + Sync + 'static,
-    {
-        self.mirror::<Lean<K>, K>(|lean| lean.0, sink).await;
+    pub fn without_managed_fields(mut self) -> Self {
+        self.reading.drops_fields = true;
+        self
     }
 
-    /// `W` is what is read off the wire, of which each is one `K`.
-    async fn mirror<W, K>(&self, read: fn(W) -> K, sink: impl Sink<K>)
-    where
-        W: DeserializeOwned + Send + 'static,
-        K: Resource + Send + Sync + 'static,
-    {
+    /// Lists and watches until the future is dropped. The sink must not block.
+    pub async fn reflect(&self, sink: Sink) {
         let mut failures = 0;
         loop {
-            match self.list(read, &sink).await {
+            match self.list(&sink).await {
                 Ok(version) => {
                     failures = 0;
-                    self.watch(read, version, &sink).await;
+                    self.watch(version, &sink).await;
                 }
                 Err(error) => {
                     tracing::warn!(url = %self.path, %error, "cannot list; trying again");
@@ -178,29 +205,16 @@ impl Source {
     }
 
     /// Tells every page of the list, and returns the version it stands for. When it returns, nothing of it is told any more.
-    async fn list<W, K>(&self, read: fn(W) -> K, sink: &impl Sink<K>) -> Result<String, kube::Error>
-    where
-        W: DeserializeOwned + Send + 'static,
-        K: Resource + Send + Sync + 'static,
-    {
+    async fn list(&self, sink: &Sink) -> Result<String, kube::Error> {
         let mut decoding = VecDeque::new();
-        let listed = self.pages(read, sink, &mut decoding).await;
+        let listed = self.pages(sink, &mut decoding).await;
         for page in decoding {
             page.cancelled().await;
         }
         listed
     }
 
-    async fn pages<W, K>(
-        &self,
-        read: fn(W) -> K,
-        sink: &impl Sink<K>,
-        decoding: &mut VecDeque<Decoding>,
-    ) -> Result<String, kube::Error>
-    where
-        W: DeserializeOwned + Send + 'static,
-        K: Resource + Send + Sync + 'static,
-    {
+    async fn pages(&self, sink: &Sink, decoding: &mut VecDeque<Decoding>) -> Result<String, kube::Error> {
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         params.label_selector = self.selection.label_selector();
         params.field_selector = self.selection.field_selector();
@@ -208,14 +222,14 @@ impl Source {
         loop {
             let is_first = params.continue_token.is_none();
             let mut text = spare.pop().unwrap_or_default();
-            page::read(&self.client, self.page::<K>(&params)?, &mut text).await?;
+            page::read(&self.client, self.page(&params)?, &mut text).await?;
             let head = page::head(&text)?;
             let version = head.resource_version.unwrap_or_default();
             params.continue_token = head.continue_.filter(|token| !token.is_empty());
             let is_last = params.continue_token.is_none();
             if is_first && is_last {
                 let (mut all, mut unreadable) = (Vec::new(), Vec::new());
-                page::objects(&text, read, |found| {
+                page::objects(&text, self.reading, |found| {
                     match found {
                         Told::Objects(few) => all.extend(few),
                         Told::Unreadable(one) => unreadable.push(one),
@@ -238,7 +252,7 @@ impl Source {
                 sink(Delta::Listing(more.map_or(0, |count| count + PAGE as usize)));
             }
             let told = sink.clone();
-            decoding.push_back(Decoding::start(text, read, move |found| {
+            decoding.push_back(Decoding::start(text, self.reading, move |found| {
                 told(match found {
                     Told::Objects(few) => Delta::Page(few),
                     Told::Unreadable(one) => Delta::Unreadable(one),
@@ -256,21 +270,17 @@ impl Source {
         }
     }
 
-    fn page<K: Resource>(&self, params: &ListParams) -> Result<http::Request<Vec<u8>>, kube::Error> {
+    fn page(&self, params: &ListParams) -> Result<http::Request<Vec<u8>>, kube::Error> {
         let request = Request::new(&self.path);
-        let request = if K::metadata_api() { request.list_metadata(params) } else { request.list(params) };
+        let request = if self.is_metadata { request.list_metadata(params) } else { request.list(params) };
         request.map_err(kube::Error::BuildRequest)
     }
 
     /// Watches from a version on; returns when the kind must be listed again.
-    async fn watch<W, K>(&self, read: fn(W) -> K, mut version: String, sink: &impl Sink<K>)
-    where
-        W: DeserializeOwned + Send + 'static,
-        K: Resource,
-    {
+    async fn watch(&self, mut version: String, sink: &Sink) {
         let mut failures = 0;
         loop {
-            match self.watch_once(read, &mut version, sink).await {
+            match self.watch_once(&mut version, sink).await {
                 Ended::Gone => return,
                 Ended::Quietly { useful: true } => failures = 0,
                 Ended::Quietly { useful: false } => {
@@ -287,11 +297,7 @@ impl Source {
         }
     }
 
-    async fn watch_once<W, K>(&self, read: fn(W) -> K, version: &mut String, sink: &impl Sink<K>) -> Ended
-    where
-        W: DeserializeOwned + Send + 'static,
-        K: Resource,
-    {
+    async fn watch_once(&self, version: &mut String, sink: &Sink) -> Ended {
         let params = WatchParams {
             label_selector: self.selection.label_selector(),
             field_selector: self.selection.field_selector(),
@@ -299,7 +305,7 @@ impl Source {
             ..WatchParams::default()
         };
         let request = Request::new(&self.path);
-        let request = match K::metadata_api() {
+        let request = match self.is_metadata {
             true => request.watch_metadata(&params, version),
             false => request.watch(&params, version),
         };
@@ -315,7 +321,7 @@ impl Source {
         };
         loop {
             let event = match tokio::time::timeout(self.silence, lines.next()).await {
-                Ok(Ok(Some(line))) => Event::<W>::read(line),
+                Ok(Ok(Some(line))) => Event::read(line, self.reading),
                 Ok(Ok(None)) => break,
                 Ok(Err(error)) => Err(error),
                 // The connection may be dead without anyone having said so.
@@ -323,14 +329,12 @@ impl Source {
             };
             let delta = match event {
                 Ok(Event::Applied(object)) => {
-                    let object = read(object);
-                    advance(version, object.resource_version());
-                    Delta::applied(object)
+                    advance(version, object.meta().resource_version.clone());
+                    Delta::Applied(object)
                 }
                 Ok(Event::Deleted(object)) => {
-                    let object = read(object);
-                    advance(version, object.resource_version());
-                    Delta::deleted(object)
+                    advance(version, object.meta().resource_version.clone());
+                    Delta::Deleted(object)
                 }
                 Ok(Event::Unreadable { object, is_deleted }) => {
                     advance(version, Some(object.version.clone()));

@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use pintle_runtime::{ApiError, conditions};
-use serde_json::{Map, Value, json};
+use kube::api::{Patch, PatchParams, PostParams};
+use pintle_runtime::{ApiError, Objects, conditions};
+use serde_json::{Map, json};
 
 use crate::cycle::Diagnosis;
 use crate::evict::Nomination;
@@ -70,11 +70,10 @@ async fn write_binding(shared: &Shared, pod: &PodInfo, node: &str) -> Result<(),
         },
     };
     let parameters = PostParams::default();
-    let bound =
-        pods(shared, pod).create_subresource::<_, Value>("binding", pod.key.name(), &parameters, &binding).await;
+    let bound = pods(shared, pod).post("binding", pod.key.name(), &parameters, &binding).await;
     let refused =
         |error: kube::Error| Refused { is_over: error.is_not_found() || error.is_conflict(), why: error.to_string() };
-    bound.map(|_| ()).map_err(refused)
+    bound.map_err(refused)
 }
 
 /// Says what went wrong, and tries again.
@@ -173,8 +172,8 @@ fn changed_condition(pod: &Pod, reason: &str, message: String, now: Time) -> Opt
     })
 }
 
-fn pods(shared: &Shared, pod: &PodInfo) -> Api<Pod> {
-    Api::namespaced(shared.context.client.clone(), pod.key.namespace())
+fn pods(shared: &Shared, pod: &PodInfo) -> Objects<Pod> {
+    Objects::namespaced(shared.context.client.clone(), pod.key.namespace())
 }
 
 #[cfg(test)]

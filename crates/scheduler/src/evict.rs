@@ -6,8 +6,8 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
-use pintle_runtime::{ApiError, Key, conditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use pintle_runtime::{ApiError, Key, Objects, conditions};
 use serde_json::json;
 
 use crate::cache::Cache;
@@ -201,6 +201,6 @@ fn disrupted(victim: &Pod, scheduler: &str, now: Time) -> Option<PodCondition> {
     })
 }
 
-fn pods(shared: &Shared, key: &Key) -> Api<Pod> {
-    Api::namespaced(shared.context.client.clone(), key.namespace())
+fn pods(shared: &Shared, key: &Key) -> Objects<Pod> {
+    Objects::namespaced(shared.context.client.clone(), key.namespace())
 }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::{Api, Patch, PatchParams};
-use pintle_runtime::{ApiError, Key, storage};
+use kube::api::{Patch, PatchParams};
+use pintle_runtime::{ApiError, Key, Objects, storage};
 
 use crate::cache::Cache;
 use crate::pod::PodInfo;
@@ -77,7 +77,7 @@ async fn give(
     let version = match storage::reservation(volume, claim) {
         None => 0,
         Some(patch) => {
-            let api: Api<PersistentVolume> = Api::all(shared.context.client.clone());
+            let api: Objects<PersistentVolume> = Objects::all(shared.context.client.clone());
             let written = api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
             version(written.metadata.resource_version.as_deref())
         }
@@ -91,7 +91,7 @@ async fn ask(shared: &Shared, claim: &PersistentVolumeClaim, node: &str) -> Resu
     if storage::annotation(&claim.metadata, storage::SELECTED_NODE) != Some(node) {
         let mut patch = storage::at_version(&claim.metadata);
         patch["metadata"]["annotations"][storage::SELECTED_NODE] = node.into();
-        let api: Api<PersistentVolumeClaim> = Api::namespaced(shared.context.client.clone(), key.namespace());
+        let api: Objects<PersistentVolumeClaim> = Objects::namespaced(shared.context.client.clone(), key.namespace());
         let written = api.patch(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await?;
         marked = version(written.metadata.resource_version.as_deref());
     }

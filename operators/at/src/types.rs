@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
+use pintle_runtime::Kind;
 use pintle_runtime::conditions::ConditionType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct AtSpec {
     #[schemars(extend("minLength" = 1))]
     pub command: String,
 }
+
+/// Ats may be watched, and written by plans.
+impl Kind for At {}
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

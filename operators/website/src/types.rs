@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
+use pintle_runtime::Kind;
 use pintle_runtime::conditions::ConditionType;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub struct WebsiteSpec {
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: i32,
 }
+
+/// Websites may be watched, and written by plans.
+impl Kind for Website {}
 
 fn one() -> i32 {
     1

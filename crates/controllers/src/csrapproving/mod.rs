@@ -10,8 +10,10 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use kube::api::{Api, PostParams};
-use pintle_runtime::{Action, Attempt, Clock, Context, Controller, Error, Executor, Informer, Key, Reconciler, when};
+use kube::api::PostParams;
+use pintle_runtime::{
+    Action, Attempt, Clock, Context, Controller, Error, Executor, Informer, Key, Objects, Reconciler, when,
+};
 
 use plan::Step;
 
@@ -87,7 +89,7 @@ impl Approver {
             },
             ..SubjectAccessReview::default()
         };
-        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let reviews: Objects<SubjectAccessReview> = Objects::all(self.client.clone());
         let answer = reviews.create(&PostParams::default(), &review).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }

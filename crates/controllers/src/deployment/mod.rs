@@ -10,12 +10,11 @@ mod tests;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::api::Api;
 use pintle_runtime::claim::claim;
 use pintle_runtime::plan::{Note, What};
 use pintle_runtime::{
-    Action, ApiError, Attempt, Change, Clock, Context, Controller, Error, Executor, Informer, Key, Plan, Reconciler,
-    owner, when,
+    Action, ApiError, Attempt, Change, Clock, Context, Controller, Error, Executor, Informer, Key, Objects, Plan,
+    Reconciler, owner, when,
 };
 
 use crate::pods;
@@ -98,7 +97,7 @@ impl Rollouts {
     /// Whether the set with this name is the one that should have been created: the answer to its creation was lost.
     async fn is_already_there(&self, deployment: &Deployment, set: &str) -> bool {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
-        let present = Api::<ReplicaSet>::namespaced(self.client.clone(), namespace).get(set).await;
+        let present = Objects::<ReplicaSet>::namespaced(self.client.clone(), namespace).get(set).await;
         present.is_ok_and(|present| {
             let is_ours = owner::is_controlled_by(&present.metadata, deployment.metadata.uid.as_deref());
             is_ours && plan::same_template(deployment, &present)

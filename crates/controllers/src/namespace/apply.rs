@@ -6,7 +6,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
 use pintle_runtime::discovery::{Found, discover, stale};
-use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Reconciler, error};
+use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Objects, Reconciler, error};
 
 use super::plan::{self, Findings, Next};
 
@@ -21,7 +21,7 @@ impl Reconciler for Emptier {
         if self.namespaces.get(key).is_none() {
             return Ok(Action::done());
         }
-        let api: Api<Namespace> = Api::all(self.client.clone());
+        let api: Objects<Namespace> = Objects::all(self.client.clone());
         // The latest, not the cache's: what follows cannot be undone.
         let Some(mut namespace) = api.get_opt(key.name()).await? else { return Ok(Action::done()) };
         let Some(deleted_at) = namespace.metadata.deletion_timestamp.clone() else { return Ok(Action::done()) };
@@ -92,8 +92,8 @@ impl Emptier {
     }
 
     async fn pods_grace(&self, namespace: &str, deleted_at: jiff::Timestamp) -> Result<u64, kube::Error> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let running = pods.list(&ListParams::default()).await?.items;
+        let pods: Objects<Pod> = Objects::namespaced(self.client.clone(), namespace);
+        let running = pods.list(&ListParams::default()).await?;
         Ok(plan::grace_of(&running, deleted_at, self.clock.now()))
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Client;
-use kube::api::{Api, ListParams};
-use pintle_runtime::{Action, Attempt, Context, Controller, Error, Executor, Informer, Key, Plan, Reconciler};
+use kube::api::ListParams;
+use pintle_runtime::{Action, Attempt, Context, Controller, Error, Executor, Informer, Key, Objects, Plan, Reconciler};
 
 /// Runs until the context's shutdown fires.
 pub(crate) async fn run(context: Context) {
@@ -62,8 +62,8 @@ impl Protector {
             return Ok(plan);
         }
         // A Pod that was scheduled a moment ago may not be in the cache yet: its data must not go.
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let pods: Objects<Pod> = Objects::namespaced(self.client.clone(), namespace);
         let live = pods.list(&ListParams::default()).await?;
-        Ok(plan::of_claim(claim, live.items.iter()))
+        Ok(plan::of_claim(claim, live.iter()))
     }
 }

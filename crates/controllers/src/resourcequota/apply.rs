@@ -8,7 +8,7 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams,
 use pintle_rules::Amounts;
 use pintle_rules::quota::Evaluator;
 use pintle_runtime::error::{ApiError, ignore_not_found};
-use pintle_runtime::{Action, Attempt, Clock, Context, Error, Key, Reconciler};
+use pintle_runtime::{Action, Attempt, Clock, Context, Error, Key, Objects, Reconciler};
 use serde_json::{Value, json};
 
 use super::monitors::Resources;
@@ -88,7 +88,7 @@ impl Quotas {
 
 impl Reconciler for Quotas {
     async fn reconcile(&self, key: &Key, attempt: &Attempt) -> Result<Action, Error> {
-        let api: Api<ResourceQuota> = Api::namespaced(attempt.client(), key.namespace());
+        let api: Objects<ResourceQuota> = Objects::namespaced(attempt.client(), key.namespace());
         for _ in 0..ROUNDS {
             let Some(quota) = ignore_not_found(api.get(key.name()).await)? else { return Ok(Action::done()) };
             let counted = self.count(&quota, key.namespace()).await?;
@@ -109,7 +109,7 @@ impl Reconciler for Quotas {
 
 impl Quotas {
     /// More is created than can be counted: limits without a count hold everything back until it is done.
-    async fn hold_back(&self, api: &Api<ResourceQuota>, key: &Key) -> Result<(), Error> {
+    async fn hold_back(&self, api: &Objects<ResourceQuota>, key: &Key) -> Result<(), Error> {
         let Some(quota) = ignore_not_found(api.get(key.name()).await)? else { return Ok(()) };
         if plan::is_uncounted(&quota) {
             let limits = Patch::Merge(json!({"status": {"hard": plan::hard(&quota).to_value()}}));

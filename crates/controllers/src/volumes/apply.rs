@@ -5,9 +5,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource};
-use pintle_runtime::{Action, Attempt, Clock, Context, Error, Informer, Key, Reconciler, Recorder, error, storage};
+use pintle_runtime::{
+    Action, Attempt, Clock, Context, Error, Informer, Key, Objects, Reconciler, Recorder, error, storage,
+};
 use serde_json::{Value, json};
 
 use super::plan::{self, Around, ClaimVerdict, Note, Reclaim, VolumeVerdict};
@@ -249,12 +251,12 @@ impl Binder {
         }
     }
 
-    fn volumes_api(&self) -> Api<PersistentVolume> {
-        Api::all(self.client.clone())
+    fn volumes_api(&self) -> Objects<PersistentVolume> {
+        Objects::all(self.client.clone())
     }
 
-    fn claims_api(&self, namespace: &str) -> Api<PersistentVolumeClaim> {
-        Api::namespaced(self.client.clone(), namespace)
+    fn claims_api(&self, namespace: &str) -> Objects<PersistentVolumeClaim> {
+        Objects::namespaced(self.client.clone(), namespace)
     }
 }
 

@@ -94,8 +94,9 @@ pub(crate) fn with_devices(machine: Machine, devices: Arc<Devices>) -> Machine {
 /// A machine that keeps everything below `directory`.
 pub(crate) fn machine(context: &Context, directory: &Path, services: Vec<Value>) -> Machine {
     let informer = Informer::<Service>::detached();
-    informer
-        .take(Delta::replaced(services.into_iter().map(|service| serde_json::from_value(service).unwrap()).collect()));
+    informer.take(Delta::replaced::<Service>(
+        services.into_iter().map(|service| serde_json::from_value(service).unwrap()).collect(),
+    ));
     let config = NodeConfig::new("m", [192, 0, 2, 7].into());
     let directory = directory.canonicalize().unwrap();
     Machine {

@@ -3,10 +3,10 @@
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::PostParams;
 use kube::core::Request;
 use pintle_meta::Clock;
-use pintle_runtime::{ApiError, Context, Error};
+use pintle_runtime::{ApiError, Context, Error, Objects};
 use serde::Deserialize;
 
 use crate::config::NodeConfig;
@@ -15,7 +15,7 @@ const NAMESPACE: &str = "kube-node-lease";
 
 pub(super) struct Heartbeat {
     client: Client,
-    leases: Api<Lease>,
+    leases: Objects<Lease>,
     clock: Clock,
     node: String,
     seconds: i32,
@@ -38,7 +38,7 @@ struct Version {
 impl Heartbeat {
     pub(super) fn new(context: &Context, config: &NodeConfig) -> Self {
         let client = context.client.clone();
-        let leases = Api::namespaced(client.clone(), NAMESPACE);
+        let leases = Objects::namespaced(client.clone(), NAMESPACE);
         let seconds = i32::try_from(config.lease.as_secs()).unwrap_or(i32::MAX);
         Heartbeat { client, leases, clock: context.clock.clone(), node: config.name.clone(), seconds, held: None }
     }
@@ -64,7 +64,7 @@ impl Heartbeat {
         // The server keeps what it is not told of.
         lease.metadata.managed_fields = None;
         let body = serde_json::to_vec(&lease).map_err(kube::Error::SerdeError)?;
-        let request = Request::new(self.leases.resource_url()).replace(&self.node, &PostParams::default(), body);
+        let request = Request::new(self.leases.path()).replace(&self.node, &PostParams::default(), body);
         let renewed: Renewed = self.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
         lease.metadata.resource_version = renewed.metadata.resource_version;
         self.held = Some(lease);

@@ -13,9 +13,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use kube::Resource;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use pintle_container::Runtime;
-use pintle_runtime::{ApiError, Context, Error, Informer, Key, Recorder};
+use pintle_runtime::{ApiError, Context, Error, Informer, Key, Objects, Recorder};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -146,7 +146,7 @@ impl Presence {
 
     /// Makes the Node, or takes over the one that is there.
     async fn register(&mut self) -> Result<Node, Error> {
-        let nodes: Api<Node> = Api::all(self.context.client.clone());
+        let nodes: Objects<Node> = Objects::all(self.context.client.clone());
         let told = self.ask().await;
         let node = object::node(&self.config, &self.runtime_version, &told, self.context.clock.now());
         match nodes.create(&PostParams::default(), &node).await {
@@ -177,7 +177,7 @@ impl Presence {
         if !is_due && self.in_order.as_ref().is_some_and(is_known) {
             return Ok(());
         }
-        let nodes: Api<Node> = Api::all(self.context.client.clone());
+        let nodes: Objects<Node> = Objects::all(self.context.client.clone());
         let missing = object::missing_labels(&self.config, node);
         if !missing.is_empty() {
             let patch = json!({"metadata": {"labels": &missing}});

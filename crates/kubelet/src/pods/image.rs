@@ -6,9 +6,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, Pod, PodSpec, Secret};
-use kube::api::Api;
 use pintle_container::{Credentials, Image, PullRequest, Runtime};
-use pintle_runtime::Key;
+use pintle_runtime::{Key, Objects};
 
 use super::tally::count;
 use super::{Pods, Seat};
@@ -31,7 +30,7 @@ pub(super) enum Outcome {
 impl Pods {
     /// What the Pod's pull secrets have for this image. One that is not there is as good as empty.
     async fn credentials(&self, key: &Key, spec: &PodSpec, image: &str) -> Vec<Credentials> {
-        let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), key.namespace());
+        let secrets: Objects<Secret> = Objects::namespaced(self.context.client.clone(), key.namespace());
         let mut found = Vec::new();
         for reference in spec.image_pull_secrets.iter().flatten() {
             match secrets.get_opt(&reference.name).await {

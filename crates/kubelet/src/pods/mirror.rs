@@ -1,8 +1,8 @@
 //! Shows static Pods on the API server.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, PostParams, Preconditions};
-use pintle_runtime::{ApiError, Error, Key};
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use pintle_runtime::{ApiError, Error, Key, Objects};
 
 use super::{Pods, node_of};
 use crate::statics::mirror::{Step, of, plan};
@@ -15,10 +15,10 @@ impl Pods {
         if of_file.or(known).and_then(node_of).and_then(|node| self.home(node)).is_none() {
             return Ok(());
         }
-        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), key.namespace());
+        let pods: Objects<Pod> = Objects::namespaced(self.context.client.clone(), key.namespace());
         let done = match (plan(of_file, known), of_file, known) {
             (Step::Create, Some(pod), _) => {
-                let nodes: Api<Node> = Api::all(self.context.client.clone());
+                let nodes: Objects<Node> = Objects::all(self.context.client.clone());
                 let node = nodes.get_opt(node_of(pod).unwrap_or_default()).await?;
                 pods.create(&PostParams::default(), &of(pod, node.as_ref())).await.map(drop)
             }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use kube::api::{Api, DeleteParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use pintle_container::ContainerId;
-use pintle_runtime::{ApiError, Error, Key};
+use pintle_runtime::{ApiError, Error, Key, Objects};
 
 use super::admit::{Admission, release_devices, tell_devices};
 use super::observe::observe;
@@ -163,7 +163,7 @@ impl Pods {
 
     /// Nothing of it runs any more: the API server may forget it.
     async fn let_go(&self, key: &Key, pod: &Pod) -> Result<(), Error> {
-        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), key.namespace());
+        let pods: Objects<Pod> = Objects::namespaced(self.context.client.clone(), key.namespace());
         let preconditions = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
         let parameters = DeleteParams {
             grace_period_seconds: Some(0),

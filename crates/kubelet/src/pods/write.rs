@@ -1,8 +1,8 @@
 //! Writes a Pod's status when it differs from what the API server has.
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use kube::api::{Api, Patch, PatchParams};
-use pintle_runtime::{ApiError, Error};
+use kube::api::{Patch, PatchParams};
+use pintle_runtime::{ApiError, Error, Objects};
 use serde_json::{Map, Value, json};
 
 use super::{Memory, Pods};
@@ -37,7 +37,7 @@ impl Pods {
         let Some(uid) = self.uid_on_server(pod) else { return Ok(()) };
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace);
+        let pods: Objects<Pod> = Objects::namespaced(self.context.client.clone(), namespace);
         // The UID makes the write fail on a successor of the same name.
         let patch = json!({"metadata": {"uid": uid}, "status": status});
         match pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await {

@@ -6,7 +6,8 @@ use aws_lc_rs::digest;
 use http::{HeaderMap, Method, StatusCode, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use kube::api::{Api, PostParams};
+use kube::api::PostParams;
+use pintle_runtime::Objects;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::Failure;
@@ -102,7 +103,7 @@ impl Access {
             spec: TokenReviewSpec { token: token.to_owned(), audiences: None },
             ..TokenReview::default()
         };
-        let answer = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
+        let answer = Objects::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
         let status = match answer {
             Ok(answer) => answer.status.unwrap_or_default(),
             Err(error) => {
@@ -162,7 +163,8 @@ impl Access {
             },
             ..SubjectAccessReview::default()
         };
-        let answer = Api::<SubjectAccessReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
+        let answer =
+            Objects::<SubjectAccessReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
         let allowed = match answer {
             Ok(answer) => answer.status.is_some_and(|status| status.allowed),
             Err(error) => {

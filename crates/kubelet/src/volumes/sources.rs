@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, PodSpec, Secret};
-use kube::{Api, Client, Resource};
+use kube::Client;
 use pintle_runtime::error::ignore_not_found;
+use pintle_runtime::{Kind, Objects};
 
 use super::tokens::Tokens;
 use crate::make::{Facts, containers};
@@ -30,9 +31,9 @@ impl Sources {
         let names = Names::of(facts);
         let namespace = facts.namespace();
         let (config_maps, secrets, claims) = futures::join!(
-            read_all(Api::<ConfigMap>::namespaced(client.clone(), namespace), names.config_maps),
-            read_all(Api::<Secret>::namespaced(client.clone(), namespace), names.secrets),
-            read_all(Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace), names.claims),
+            read_all(Objects::<ConfigMap>::namespaced(client.clone(), namespace), names.config_maps),
+            read_all(Objects::<Secret>::namespaced(client.clone(), namespace), names.secrets),
+            read_all(Objects::<PersistentVolumeClaim>::namespaced(client.clone(), namespace), names.claims),
         );
         let bound: BTreeMap<String, String> = claims
             .iter()
@@ -41,7 +42,7 @@ impl Sources {
                 Some((volume, claim.clone())).filter(|(volume, _)| !volume.is_empty())
             })
             .collect();
-        let volumes = read_all(Api::<PersistentVolume>::all(client.clone()), bound.keys().cloned().collect()).await;
+        let volumes = read_all(Objects::<PersistentVolume>::all(client.clone()), bound.keys().cloned().collect()).await;
         let persistent_volumes =
             volumes.into_iter().filter_map(|(volume, read)| Some((bound.get(&volume)?.clone(), read))).collect();
         let tokens = tokens.hold(client, facts, now).await;
@@ -81,9 +82,9 @@ fn found<'a, T>(read: &'a Read<T>, kind: &str, name: &str, optional: Option<bool
     }
 }
 
-async fn read_all<T>(api: Api<T>, names: BTreeSet<String>) -> Read<T>
+async fn read_all<T>(api: Objects<T>, names: BTreeSet<String>) -> Read<T>
 where
-    T: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    T: Kind<DynamicType = ()>,
 {
     let reads = names.into_iter().map(async |name| {
         let read = ignore_not_found(api.get(&name).await).map_err(|error| error.to_string()).transpose();

@@ -4,9 +4,11 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use pintle_meta::network::NAME_SERVER;
-use pintle_runtime::{Action, Attempt, Context, Controller, Error, Informer, Key, Reconciler, Selection, error};
+use pintle_runtime::{
+    Action, Attempt, Context, Controller, Error, Informer, Key, Objects, Reconciler, Selection, error,
+};
 use serde_json::json;
 
 /// Runs until the context's shutdown fires.
@@ -32,7 +34,7 @@ impl Reconciler for Publish {
         if node.metadata.annotations.as_ref().and_then(|all| all.get(NAME_SERVER)) == Some(&at) {
             return Ok(Action::done());
         }
-        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes: Objects<Node> = Objects::all(self.client.clone());
         let patch = Patch::Merge(json!({"metadata": {"annotations": {NAME_SERVER: at}}}));
         error::ignore_not_found(nodes.patch(key.name(), &PatchParams::default(), &patch).await)?;
         Ok(Action::done())

@@ -22,12 +22,12 @@ struct Header<'a> {
     r#loop: &'a str,
     key: String,
     attempt: u32,
-    because: &'a [&'a Told],
+    because: &'a [Told],
 }
 
 /// The header's value, or nothing if not even the loop and the key fit.
 pub fn value(actor: &str, key: &Key, attempt: u32, causes: &Causes) -> Option<HeaderValue> {
-    let told: Vec<&Told> = causes.iter().map(super::Cause::told).collect();
+    let told: Vec<Told> = causes.iter().map(super::Cause::told).collect();
     let mut most = told.len();
     loop {
         let header = Header { r#loop: actor, key: key.to_string(), attempt, because: &told[..most] };

@@ -4,22 +4,23 @@
 //! The reconcile finds them in its [`Attempt`](crate::Attempt), every log line inside it has them in its span, and every
 //! write it makes tells them to the server (see [`header`]), which any server but ours ignores.
 //!
-//! Nothing is copied or compared before somebody asks: a cause holds on to the two states and looks when it is told.
+//! A cause holds names and versions, never the object: keys may wait for long, and objects are large. All loops that one change
+//! wakes share what it says.
 
 pub mod header;
-mod paths;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use pintle_kinds::{Codec, Kind, Object, changed};
 use serde::Serialize;
 
 use crate::informer::Change;
 use crate::key::Key;
+use crate::owner::GroupKind;
 
 /// A key remembers so many; the first and the newest stay.
 pub const MOST: usize = 8;
@@ -43,12 +44,19 @@ pub enum Wake {
 #[derive(Clone)]
 pub struct Cause {
     wake: Wake,
-    old: Option<Arc<dyn Subject>>,
-    new: Option<Arc<dyn Subject>>,
-    /// Group, kind and key where no state is at hand.
-    about: Option<(String, String, Key)>,
+    /// Nothing for a retry.
+    subject: Option<Arc<Subject>>,
+    /// Which fields changed, also by earlier changes that this one took in.
+    paths: Arc<[String]>,
+}
+
+/// Which object changed, and by whose hand.
+struct Subject {
+    of: Arc<GroupKind>,
+    key: Key,
+    uid: Box<str>,
+    revision: Box<str>,
     writer: Option<Arc<str>>,
-    told: OnceLock<Told>,
 }
 
 /// A cause as people and servers read it.
@@ -75,114 +83,84 @@ pub struct Told {
     pub paths: Vec<String>,
 }
 
-/// An object of any kind, as a cause needs it.
-trait Subject: Send + Sync {
-    fn metadata(&self) -> &ObjectMeta;
-    fn group_and_kind(&self) -> (String, String);
-    fn digest(&self) -> paths::Digest;
-}
-
-impl<K: Resource<DynamicType = ()> + Serialize + Send + Sync> Subject for K {
-    fn metadata(&self) -> &ObjectMeta {
-        self.meta()
-    }
-
-    fn group_and_kind(&self) -> (String, String) {
-        (K::group(&()).into_owned(), K::kind(&()).into_owned())
-    }
-
-    fn digest(&self) -> paths::Digest {
-        paths::digest(self)
+impl Subject {
+    fn of(kind: Arc<GroupKind>, meta: &ObjectMeta, writer: Option<&Arc<str>>) -> Self {
+        let part = |part: &Option<String>| part.as_deref().unwrap_or_default().into();
+        let (uid, revision) = (part(&meta.uid), part(&meta.resource_version));
+        Subject { of: kind, key: Key::of_meta(meta), uid, revision, writer: writer.cloned() }
     }
 }
 
 impl Cause {
-    /// A change that an informer told, and who made it.
-    pub fn of<K>(change: &Change<K>, writer: Option<&Arc<str>>) -> Self
-    where
-        K: Resource<DynamicType = ()> + Serialize + Send + Sync + 'static,
-    {
-        let wake = match change {
-            Change::Added(_) => Wake::Added,
-            Change::Updated { .. } => Wake::Updated,
-            Change::Deleted(_) => Wake::Deleted,
-            Change::Resync(_) => Wake::Resync,
-        };
-        let old = change.old().map(|old| old.clone() as Arc<dyn Subject>);
-        let new: Arc<dyn Subject> = change.object().clone();
-        Cause { old, new: Some(new), writer: writer.cloned(), ..Cause::bare(wake) }
+    /// A change, and who made it.
+    pub fn of<K: Kind<DynamicType = ()>>(change: &Change<K>, writer: Option<&Arc<str>>) -> Self {
+        let kind = Arc::new(GroupKind::of_dynamic::<K>(&()));
+        let subject = Subject::of(kind, change.object().meta(), writer);
+        let states = change.old().map(|old| (old.as_ref() as &dyn Object, change.object().as_ref() as &dyn Object));
+        Cause { paths: paths(states, K::CODEC), ..Cause::about(wake_of(change), subject) }
+    }
+
+    /// A change that an informer told.
+    pub(crate) fn of_change(
+        change: &Change<dyn Object>,
+        writer: Option<&Arc<str>>,
+        (kind, codec): (&Arc<GroupKind>, &Codec),
+    ) -> Self {
+        let subject = Subject::of(kind.clone(), change.object().metadata(), writer);
+        let states = change.old().map(|old| (old.as_ref(), change.object().as_ref()));
+        Cause { paths: paths(states, codec), ..Cause::about(wake_of(change), subject) }
     }
 
     /// A change of an object whose kind is known only at run time, and of which only the metadata is at hand.
     pub fn named(wake: Wake, group: &str, kind: &str, meta: &ObjectMeta) -> Self {
-        let part = |part: &Option<String>| part.clone().unwrap_or_default();
-        let told = Told {
-            event: wake,
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            namespace: part(&meta.namespace),
-            name: part(&meta.name),
-            uid: part(&meta.uid),
-            revision: part(&meta.resource_version),
-            writer: String::new(),
-            paths: Vec::new(),
-        };
-        Cause { told: OnceLock::from(told), ..Cause::bare(wake) }
+        let kind = GroupKind { group: group.to_owned(), kind: kind.to_owned(), is_cluster_scoped: false };
+        Cause::about(wake, Subject::of(Arc::new(kind), meta, None))
     }
 
-    /// The reconciler asked for it. Group and kind are empty where the loop has not said what its keys name.
-    pub fn timer(group: &str, kind: &str, key: &Key) -> Self {
-        Cause { about: Some((group.to_owned(), kind.to_owned(), key.clone())), ..Cause::bare(Wake::Timer) }
+    /// The reconciler asked for it. The kind is empty where the loop has not said what its keys name.
+    pub(crate) fn timer(of: Arc<GroupKind>, key: &Key) -> Self {
+        let (uid, revision) = Default::default();
+        Cause::about(Wake::Timer, Subject { of, key: key.clone(), uid, revision, writer: None })
     }
 
     /// The attempt before failed.
     pub fn retry() -> Self {
-        Cause::bare(Wake::Retry)
+        Cause { wake: Wake::Retry, subject: None, paths: Arc::default() }
     }
 
-    fn bare(wake: Wake) -> Self {
-        Cause { wake, old: None, new: None, about: None, writer: None, told: OnceLock::new() }
+    fn about(wake: Wake, subject: Subject) -> Self {
+        Cause { wake, subject: Some(Arc::new(subject)), paths: Arc::default() }
     }
 
     pub fn wake(&self) -> Wake {
         self.wake
     }
 
-    /// In full; the first call compares the two states.
-    pub fn told(&self) -> &Told {
-        self.told.get_or_init(|| {
-            let (group, kind, key) = match (&self.new, &self.about) {
-                (Some(object), _) => {
-                    let ((group, kind), meta) = (object.group_and_kind(), object.metadata());
-                    let part = |part: &Option<String>| part.clone().unwrap_or_default();
-                    (group, kind, Key::new(part(&meta.namespace), part(&meta.name)))
-                }
-                (None, about) => about.clone().unwrap_or_default(),
-            };
-            let meta = self.new.as_ref().map(|object| object.metadata());
-            let paths = match (&self.old, &self.new) {
-                (Some(old), Some(new)) => paths::changed(&old.digest(), &new.digest()),
-                _ => Vec::new(),
-            };
-            Told {
-                event: self.wake,
-                group,
-                kind,
-                namespace: key.namespace().to_owned(),
-                name: key.name().to_owned(),
-                uid: meta.and_then(|meta| meta.uid.clone()).unwrap_or_default(),
-                revision: meta.and_then(|meta| meta.resource_version.clone()).unwrap_or_default(),
-                writer: self.writer.as_deref().unwrap_or_default().to_owned(),
-                paths,
-            }
-        })
+    /// In full.
+    pub fn told(&self) -> Told {
+        let subject = self.subject.as_deref();
+        let text = |part: fn(&Subject) -> &str| subject.map(part).unwrap_or_default().to_owned();
+        Told {
+            event: self.wake,
+            group: text(|subject| &subject.of.group),
+            kind: text(|subject| &subject.of.kind),
+            namespace: text(|subject| subject.key.namespace()),
+            name: text(|subject| subject.key.name()),
+            uid: text(|subject| &subject.uid),
+            revision: text(|subject| &subject.revision),
+            writer: text(|subject| subject.writer.as_deref().unwrap_or_default()),
+            paths: self.paths.to_vec(),
+        }
     }
 
     /// Whether both are about the same object, in the same life.
     fn concerns_same(&self, other: &Cause) -> bool {
-        match (&self.new, &other.new) {
-            (Some(one), Some(two)) => one.metadata().uid == two.metadata().uid && one.metadata().uid.is_some(),
-            (None, None) => self.wake == other.wake && self.told().uid == other.told().uid,
+        match (&self.subject, &other.subject) {
+            (Some(one), Some(two)) if one.uid.is_empty() => {
+                self.wake == other.wake && two.uid.is_empty() && one.key == two.key
+            }
+            (Some(one), Some(two)) => one.uid == two.uid,
+            (None, None) => self.wake == other.wake,
             _ => false,
         }
     }
@@ -192,16 +170,32 @@ impl Cause {
         if self.wake == Wake::Resync {
             return earlier.clone();
         }
-        if self.new.is_none() {
-            return self;
+        match (earlier.wake, self.wake) {
+            (Wake::Added, Wake::Updated) => (self.wake, self.paths) = (Wake::Added, Arc::default()),
+            (Wake::Updated, Wake::Updated) if self.paths.is_empty() => self.paths = earlier.paths.clone(),
+            (Wake::Updated, Wake::Updated) => {
+                let mut both: Vec<String> = earlier.paths.iter().chain(self.paths.iter()).cloned().collect();
+                both.sort();
+                both.dedup();
+                self.paths = both.into();
+            }
+            _ => {}
         }
-        if self.wake == Wake::Updated && matches!(earlier.wake, Wake::Added | Wake::Updated) {
-            self.wake = earlier.wake;
-            self.old.clone_from(&earlier.old);
-        }
-        self.told = OnceLock::new();
         self
     }
+}
+
+fn wake_of<K: ?Sized>(change: &Change<K>) -> Wake {
+    match change {
+        Change::Added(_) => Wake::Added,
+        Change::Updated { .. } => Wake::Updated,
+        Change::Deleted(_) => Wake::Deleted,
+        Change::Resync(_) => Wake::Resync,
+    }
+}
+
+fn paths(states: Option<(&dyn Object, &dyn Object)>, codec: &Codec) -> Arc<[String]> {
+    states.map_or_else(Arc::default, |(old, new)| changed::paths(codec, old, new).into())
 }
 
 impl fmt::Debug for Cause {

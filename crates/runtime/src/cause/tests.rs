@@ -24,7 +24,7 @@ fn update(old: &Arc<ConfigMap>, new: &Arc<ConfigMap>) -> Change<ConfigMap> {
 fn the_fields_that_changed_are_named_and_no_others() {
     let one = map("1", json!({"data": {"a": "1", "b": "1"}, "immutable": false}));
     let two = map("2", json!({"data": {"a": "2", "b": "1", "c": "1"}}));
-    let told = Cause::of(&update(&one, &two), Some(&Arc::from("kubectl"))).told().clone();
+    let told = Cause::of(&update(&one, &two), Some(&Arc::from("kubectl"))).told();
     assert_eq!(told.paths, ["data.a", "data.c", "immutable"]);
     assert_eq!((told.kind.as_str(), told.revision.as_str(), told.writer.as_str()), ("ConfigMap", "2", "kubectl"));
 }
@@ -50,8 +50,8 @@ fn a_storm_of_causes_costs_a_bounded_amount_and_keeps_the_first_and_the_newest()
         causes.add(Cause::of(&Change::Added(object), Some(&Arc::from("x".repeat(900)))));
     }
     assert_eq!(causes.len(), MOST);
-    let names: Vec<&str> = causes.iter().map(|cause| cause.told().name.as_str()).collect();
-    assert_eq!((names[0], names[MOST - 1]), ("n0", "n99"));
+    let names: Vec<String> = causes.iter().map(|cause| cause.told().name).collect();
+    assert_eq!((names[0].as_str(), names[MOST - 1].as_str()), ("n0", "n99"));
     let header = header::value("loop", &Key::new("ä", "x"), 1, &causes).unwrap();
     assert!(header.len() <= header::LONGEST, "{}", header.len());
     let read: serde_json::Value = serde_json::from_slice(header.as_bytes()).unwrap();

@@ -13,17 +13,14 @@
 //!   with what it has and says so: a store that was restored from a backup never comes as far.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::Resource;
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::attempt::{Collection, Gone, Written};
 use crate::backoff::Backoff;
-use crate::informer::Informer;
+use crate::informer::Mirror;
 use crate::key::Key;
 
 /// When a key whose writes are not shown yet is looked at again: a watch in this process needs no longer than the first.
@@ -35,44 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// So many keys may be noted before those that no longer wait are looked for.
 const FEW: usize = 64;
 
-/// An informer of any kind, as far as versions go.
-pub(super) trait View: Send + Sync {
-    /// The cluster and its collection, if all of that is here.
-    fn collection(&self) -> Option<Collection>;
-    fn has_reached(&self, version: u64) -> bool;
-    /// Whether this object is gone or going.
-    fn shows_gone(&self, gone: &Gone) -> bool;
-    /// Whether it is known to be behind, and nobody knows how far.
-    fn is_lost(&self) -> bool;
-}
-
-impl<K> View for Informer<K>
-where
-    K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-{
-    fn collection(&self) -> Option<Collection> {
-        self.is_whole().then(|| (self.cluster(), self.path().to_owned()))
-    }
-
-    fn has_reached(&self, version: u64) -> bool {
-        self.version() >= version
-    }
-
-    fn shows_gone(&self, gone: &Gone) -> bool {
-        self.get(&gone.key).is_none_or(|object| {
-            let meta = object.meta();
-            meta.deletion_timestamp.is_some() || meta.uid.as_ref() != Some(&gone.uid)
-        })
-    }
-
-    fn is_lost(&self) -> bool {
-        Informer::is_lost(self)
-    }
-}
-
 pub(super) struct Expectations {
     /// With what they are whole views of.
-    views: Vec<(Option<Collection>, Box<dyn View>)>,
+    views: Vec<(Option<Collection>, Arc<Mirror>)>,
     awaited: Mutex<BTreeMap<Key, Awaited>>,
     /// Since when a view is known to be behind.
     lost_since: Mutex<Option<Instant>>,
@@ -95,8 +57,8 @@ pub(super) enum Shown {
 }
 
 impl Expectations {
-    pub(super) fn new(views: Vec<Box<dyn View>>) -> Self {
-        let views = views.into_iter().map(|view| (view.collection(), view)).collect();
+    pub(super) fn new(views: Vec<Arc<Mirror>>) -> Self {
+        let views = views.into_iter().map(|view| (collection_of(&view), view)).collect();
         Expectations { views, awaited: Mutex::default(), lost_since: Mutex::default() }
     }
 
@@ -143,12 +105,25 @@ impl Expectations {
     fn is_behind(&self, written: &Written) -> bool {
         self.views.iter().any(|(of, view)| {
             let Some(of) = of else { return false };
-            let behind = written.versions.get(of).is_some_and(|version| !view.has_reached(*version));
-            behind || written.gone.iter().any(|gone| gone.collection == *of && !view.shows_gone(gone))
+            let behind = written.versions.get(of).is_some_and(|version| view.version() < *version);
+            behind || written.gone.iter().any(|gone| gone.collection == *of && !shows_gone(view, gone))
         })
     }
 
     fn awaited(&self) -> MutexGuard<'_, BTreeMap<Key, Awaited>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The cluster and its collection, if all of that is here.
+fn collection_of(view: &Mirror) -> Option<Collection> {
+    view.is_whole().then(|| (view.cluster(), view.path().to_owned()))
+}
+
+/// Whether this object is gone or going.
+fn shows_gone(view: &Mirror, gone: &Gone) -> bool {
+    view.get(&gone.key).is_none_or(|object| {
+        let meta = object.metadata();
+        meta.deletion_timestamp.is_some() || meta.uid.as_ref() != Some(&gone.uid)
+    })
 }

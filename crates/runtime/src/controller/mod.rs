@@ -15,32 +15,29 @@ mod tests;
 mod wake;
 mod worker;
 
-use std::fmt::Debug;
 use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kube::Resource;
 use kube::core::Selector;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use pintle_kinds::Kind;
 use tokio::task::JoinSet;
 
 use crate::attempt::Attempt;
 use crate::backoff::Backoff;
-use crate::cause::{Cause, Wake};
+use crate::cause::Wake;
 use crate::context::Context;
 use crate::error::Error;
 use crate::executor::Executor;
-use crate::informer::{Change, Informer, Registration};
+use crate::informer::{Change, Event, Informer, Mirror, Registration};
 use crate::key::Key;
-use crate::owner;
+use crate::owner::{self, GroupKind};
 use crate::plan::Plan;
 use crate::queue::{Class, Config, Queue, Rate};
 
-use expectations::{Expectations, View};
+use expectations::Expectations;
 use wake::ClassOf;
 pub use wake::Waker;
 use worker::Worker;
@@ -70,28 +67,29 @@ impl Action {
     }
 }
 
+/// A reconciler that is known by what it does alone, so that workers are compiled once.
+pub(super) trait Reconciling: Send + Sync {
+    fn reconciling<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<Action, Error>>;
+}
+
+impl<R: Reconciler> Reconciling for R {
+    fn reconciling<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<Action, Error>> {
+        self.reconcile(&attempt.key, attempt).boxed()
+    }
+}
+
 /// Brings one object's world to what its spec says. Must be idempotent: it runs again after every failure.
 pub trait Reconciler: Send + Sync + 'static {
     fn reconcile(&self, key: &Key, attempt: &Attempt) -> impl Future<Output = Result<Action, Error>> + Send;
 }
 
 /// What a watched kind must be able to do.
-pub trait Watched:
-    Resource<DynamicType = (), Scope: 'static> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
-{
-}
+pub trait Watched: Kind<DynamicType = (), Scope: 'static> {}
 
-impl<K> Watched for K where
-    K: Resource<DynamicType = (), Scope: 'static>
-        + Serialize
-        + DeserializeOwned
-        + Clone
-        + Debug
-        + Send
-        + Sync
-        + 'static
-{
-}
+impl<K: Kind<DynamicType = (), Scope: 'static>> Watched for K {}
+
+/// What a change makes of keys.
+type KeysOf = Box<dyn Fn(&Event<'_>) -> Vec<Key> + Send + Sync>;
 
 /// Registers one watch when the loop runs.
 type Watch = Box<dyn FnOnce(&Waker) -> Registration + Send>;
@@ -108,9 +106,9 @@ pub struct Controller {
     waker: OnceLock<Waker>,
     watches: Vec<Watch>,
     /// What the keys name, once `for_each` has said it: also to what was said before.
-    subject: Arc<OnceLock<owner::Kind>>,
+    subject: Arc<OnceLock<GroupKind>>,
     synced: Vec<BoxFuture<'static, ()>>,
-    views: Vec<Box<dyn View>>,
+    views: Vec<Arc<Mirror>>,
 }
 
 /// Ends the keys that others were begun beside, when the loop is dropped.
@@ -141,7 +139,7 @@ impl Controller {
 
     /// The kind whose objects are reconciled: every change that counts wakes the object itself.
     pub fn for_each<K: Watched>(self, counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
-        self.subject.get_or_init(owner::Kind::of::<K>);
+        self.subject.get_or_init(GroupKind::of::<K>);
         self.watches(counts, |change| vec![change.key()])
     }
 
@@ -194,30 +192,36 @@ impl Controller {
 
     /// The same for an informer at hand: of a selection, or of another cluster.
     pub fn watch<K: Watched>(
-        mut self,
+        self,
         informer: &Informer<K>,
         keys_of: impl Fn(&Change<K>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
-        let watched = informer.clone();
+        let keys_of = move |event: &Event<'_>| event.change.typed().map_or_else(Vec::new, |change| keys_of(&change));
+        self.watch_mirror(informer.mirror(), Box::new(keys_of))
+    }
+
+    fn watch_mirror(mut self, mirror: &Arc<Mirror>, keys_of: KeysOf) -> Self {
+        let watched = mirror.clone();
         self.watches.push(Box::new(move |waker| {
             let waker = waker.clone();
-            watched.on_change_by(move |change, writer| {
-                for key in keys_of(change) {
-                    waker.wake(key, Cause::of(change, writer));
+            watched.on_event(Box::new(move |event| {
+                for key in keys_of(event) {
+                    waker.wake(key, event.cause());
                 }
-            })
+            }))
         }));
-        self.reads(informer)
+        self.reads_mirror(mirror)
     }
 
     /// The reconciler reads this informer: wait until it has synced, and until it shows what this loop wrote.
-    pub fn reads<K>(mut self, informer: &Informer<K>) -> Self
-    where
-        K: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-    {
-        self.views.push(Box::new(informer.clone()));
-        let informer = informer.clone();
-        self.synced.push(async move { informer.synced().await }.boxed());
+    pub fn reads<K: Kind>(self, informer: &Informer<K>) -> Self {
+        self.reads_mirror(informer.mirror())
+    }
+
+    fn reads_mirror(mut self, mirror: &Arc<Mirror>) -> Self {
+        self.views.push(mirror.clone());
+        let mirror = mirror.clone();
+        self.synced.push(async move { mirror.synced().await }.boxed());
         self
     }
 
@@ -277,6 +281,10 @@ impl Controller {
 
     /// Works until the context's shutdown fires; what is in hand then is finished.
     pub async fn run(self, reconciler: impl Reconciler) {
+        self.run_erased(Arc::new(reconciler)).await;
+    }
+
+    async fn run_erased(self, reconciler: Arc<dyn Reconciling>) {
         let waker = self.waker();
         let _closing = Closing(waker.queue().clone());
         let Controller { name, context, workers, overtaken_after, watches, subject, synced, views, .. } = self;
@@ -295,7 +303,7 @@ impl Controller {
             waker: waker.clone(),
             expectations: Arc::new(Expectations::new(views)),
             pace: Arc::default(),
-            reconciler: Arc::new(reconciler),
+            reconciler,
             overtaken_after,
             overtaken: Arc::default(),
         };

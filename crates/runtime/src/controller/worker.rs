@@ -11,57 +11,41 @@ use tracing::Instrument;
 
 use super::expectations::{Expectations, Shown};
 use super::pace::Pace;
-use super::{Action, Reconciler, Waker};
+use super::{Action, Reconciling, Waker};
 use crate::attempt::Attempt;
 use crate::cause::Cause;
 use crate::context::Context;
 use crate::error::{ApiError, Error};
 use crate::key::Key;
-use crate::owner::Kind;
+use crate::owner::GroupKind;
 use crate::serve::Outcome;
 
 /// So many conflicts in a row are nothing to tell people about.
 const EVERYDAY: u32 = 3;
 
-pub(super) struct Worker<R> {
+#[derive(Clone)]
+pub(super) struct Worker {
     pub(super) name: Arc<str>,
     /// Group and kind of what the keys name; empty if the loop has not said it.
-    pub(super) subject: Arc<Kind>,
+    pub(super) subject: Arc<GroupKind>,
     pub(super) context: Arc<Context>,
     pub(super) waker: Waker,
     pub(super) expectations: Arc<Expectations>,
     pub(super) pace: Arc<Pace>,
-    pub(super) reconciler: Arc<R>,
+    pub(super) reconciler: Arc<dyn Reconciling>,
     /// After which time the next key is begun beside one that is not done yet.
     pub(super) overtaken_after: Option<Duration>,
     pub(super) overtaken: Arc<Mutex<JoinSet<()>>>,
 }
 
-impl<R> Clone for Worker<R> {
-    fn clone(&self) -> Self {
-        let Worker { name, subject, context, waker, expectations, pace, reconciler, overtaken_after, overtaken } = self;
-        Worker {
-            name: name.clone(),
-            subject: subject.clone(),
-            context: context.clone(),
-            waker: waker.clone(),
-            expectations: expectations.clone(),
-            pace: pace.clone(),
-            reconciler: reconciler.clone(),
-            overtaken_after: *overtaken_after,
-            overtaken: overtaken.clone(),
-        }
-    }
-}
-
-impl<R> Worker<R> {
+impl Worker {
     /// The keys that others were begun beside.
     pub(super) fn overtaken(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.overtaken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<R: Reconciler> Worker<R> {
+impl Worker {
     pub(super) async fn work(self) {
         while let Some(key) = self.waker.queue().get().await {
             match self.overtaken_after {
@@ -101,7 +85,7 @@ impl<R: Reconciler> Worker<R> {
             return self.waker.put_back(key.clone(), &causes, wait);
         }
         if causes.is_empty() {
-            causes.add(Cause::timer(&self.subject.group, &self.subject.kind, key));
+            causes.add(Cause::timer(self.subject.clone(), key));
         }
         let attempt = Attempt::new(self.name.clone(), key.clone(), failures + 1, causes, self.context.clone());
         let span = self.span(&attempt);
@@ -146,7 +130,7 @@ impl<R: Reconciler> Worker<R> {
     }
 
     async fn attempt(&self, attempt: &Arc<Attempt>) -> Result<Action, Error> {
-        let reconciling = attempt.scope(async { self.reconciler.reconcile(&attempt.key, attempt).await });
+        let reconciling = attempt.scope(async { self.reconciler.reconciling(attempt).await });
         AssertUnwindSafe(reconciling)
             .catch_unwind()
             .await

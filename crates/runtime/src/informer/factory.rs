@@ -1,20 +1,21 @@
 //! One watch a kind and selection, however many loops ask for it.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
-use kube::{Client, Resource};
+use pintle_kinds::Kind;
 use pintle_meta::Random;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+use super::mirror::{Mirror, What};
 use super::{Informer, Retention};
 use crate::context::ClusterId;
+use crate::owner::GroupKind;
 use crate::reflector::{SILENCE, Selection, Source};
 use crate::shutdown::Shutdown;
 
@@ -34,13 +35,7 @@ pub struct Informers {
     started: Arc<Started>,
 }
 
-type Started = Mutex<BTreeMap<Identity, Running>>;
-
-/// An informer at work, with a view of it that does not know its kind.
-struct Running {
-    informer: Box<dyn Any + Send>,
-    view: Box<dyn Fn() -> View + Send>,
-}
+type Started = Mutex<BTreeMap<Identity, Arc<Mirror>>>;
 
 /// How an informer is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +62,7 @@ impl Watching {
 
 fn views(started: &Started) -> Vec<View> {
     let started = started.lock().unwrap_or_else(PoisonError::into_inner);
-    started.values().map(|running| (running.view)()).collect()
+    started.values().map(|mirror| mirror.view()).collect()
 }
 
 /// The type is part of it because one path is served as a whole object and as metadata only; the retention is, by name
@@ -126,7 +121,7 @@ impl Informers {
     /// Every object of a kind, in all namespaces.
     pub fn of<K>(&self) -> Informer<K>
     where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        K: Kind<DynamicType = ()>,
     {
         self.select(Selection::everything())
     }
@@ -134,7 +129,7 @@ impl Informers {
     /// The objects of a kind that a selection picks.
     pub fn select<K>(&self, selection: Selection) -> Informer<K>
     where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        K: Kind<DynamicType = ()>,
     {
         self.retain(selection, Retention::default())
     }
@@ -142,7 +137,7 @@ impl Informers {
     /// The same, of which not the default is kept.
     pub fn retain<K>(&self, selection: Selection, retention: Retention<K>) -> Informer<K>
     where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        K: Kind<DynamicType = ()>,
     {
         self.with(&(), selection, &retention)
     }
@@ -158,29 +153,28 @@ impl Informers {
         self.with(resource, Selection::everything(), &Retention::default())
     }
 
-    fn with<K>(&self, dynamic_type: &K::DynamicType, selection: Selection, retention: &Retention<K>) -> Informer<K>
-    where
-        K: Resource + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-    {
+    fn with<K: Kind>(
+        &self,
+        dynamic_type: &K::DynamicType,
+        selection: Selection,
+        retention: &Retention<K>,
+    ) -> Informer<K> {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         let path = K::url_path(dynamic_type, None);
-        let identity = (TypeId::of::<K>(), path, selection.clone(), retention.name, retention.decoded);
-        let running = started.get(&identity);
-        if let Some(informer) = running.and_then(|running| running.informer.downcast_ref::<Informer<K>>()) {
-            return informer.clone();
+        let identity = (TypeId::of::<K>(), path.clone(), selection.clone(), retention.name, retention.decoded);
+        if let Some(mirror) = started.get(&identity) {
+            return Informer { mirror: mirror.clone(), kind: PhantomData };
         }
         let api: Api<K> = Api::all_with(self.client.clone(), dynamic_type);
-        let informer = Informer::new(api.resource_url(), selection.clone(), retention, (self.cluster, self.cap));
-        let source = Source::new(api, selection, self.silence, self.random.clone());
-        informer.follow(source, retention.drops_fields, self.resync, self.shutdown.clone());
-        let viewed = informer.clone();
-        let view = Box::new(move || View {
-            path: viewed.path().to_owned(),
-            is_synced: viewed.is_synced(),
-            why_lost: viewed.why_lost(),
-            unreadable: viewed.unreadable().len(),
-        });
-        started.insert(identity, Running { informer: Box::new(informer.clone()), view });
+        let mut source = Source::new(api, selection.clone(), self.silence, self.random.clone());
+        if retention.drops_fields {
+            source = source.without_managed_fields();
+        }
+        let kind = Arc::new(GroupKind::of_dynamic::<K>(dynamic_type));
+        let what = What { kind, codec: K::CODEC, path, selection, cluster: self.cluster };
+        let informer = Informer::new(what, retention, self.cap);
+        informer.mirror.follow(source, self.resync, self.shutdown.clone());
+        started.insert(identity, informer.mirror.clone());
         informer
     }
 }

@@ -6,11 +6,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use pintle_kinds::packed::{Dictionary, Packer};
+use pintle_kinds::{Codec, Object};
 
-use super::packed::{Dictionary, Packer};
-use super::retention::Retention;
 use crate::key::Key;
 
 /// What a byte of an object's JSON takes decoded: structs with room for every field that is absent.
@@ -22,28 +20,21 @@ const PLACE: usize = 96;
 /// Packed objects that were read or changed a moment ago are also kept decoded, up to so many estimated bytes.
 const RECENT: usize = 4 << 20;
 
-pub(super) enum Form<K> {
-    Decoded(Arc<K>),
+pub(super) enum Form {
+    Decoded(Arc<dyn Object>),
     Packed(Box<[u8]>),
 }
 
 /// An object as it is held, and what it is counted for.
-pub(super) struct Held<K> {
-    pub(super) form: Form<K>,
+pub(super) struct Held {
+    pub(super) form: Form,
     size: usize,
 }
 
-/// How objects of this type become JSON and come back; here, so that whoever only reads needs to know nothing of it.
-struct Codec<K> {
-    /// False if the object cannot be written.
-    encode: fn(&K, &mut Packer) -> bool,
-    decode: fn(&[u8]) -> Option<K>,
-}
-
-pub(super) struct Keeping<K> {
-    codec: Codec<K>,
+pub(super) struct Keeping {
+    codec: &'static Codec,
     dictionary: Dictionary,
-    recent: Mutex<Recent<K>>,
+    recent: Mutex<Recent>,
     budget: usize,
     /// What is kept decoded beside its packed form.
     recent_budget: usize,
@@ -70,23 +61,20 @@ const ENOUGH: usize = 16;
 /// A list that is so many times what fits fills the room. Of a longer one few would find any: the room is left to what changes.
 const MUCH: usize = 4;
 
-struct Recent<K> {
-    objects: BTreeMap<Key, (Arc<K>, usize)>,
+struct Recent {
+    objects: BTreeMap<Key, (Arc<dyn Object>, usize)>,
     order: VecDeque<Key>,
     bytes: usize,
 }
 
-impl<K: Serialize + DeserializeOwned> Keeping<K> {
-    pub(super) fn new(retention: &Retention<K>) -> Self {
+impl Keeping {
+    /// Keeps so many estimated bytes of objects decoded.
+    pub(super) fn new(codec: &'static Codec, budget: usize) -> Self {
         Keeping {
-            codec: Codec {
-                encode: |object, packer| object.serialize(packer).is_ok(),
-                // From text, as the client reads answers: reading bytes would compile every kind's decoder a second time.
-                decode: |json| serde_json::from_str(std::str::from_utf8(json).ok()?).ok(),
-            },
+            codec,
             dictionary: Dictionary::default(),
             recent: Mutex::new(Recent { objects: BTreeMap::new(), order: VecDeque::new(), bytes: 0 }),
-            budget: retention.decoded,
+            budget,
             recent_budget: RECENT,
             decoded: 0,
             packed: 0,
@@ -94,9 +82,7 @@ impl<K: Serialize + DeserializeOwned> Keeping<K> {
             list: List::default(),
         }
     }
-}
 
-impl<K> Keeping<K> {
     /// A list of about so many objects comes; 0 if that is not known.
     pub(super) fn expect(&mut self, objects: usize) {
         self.list = List { all: objects, left: objects, in_vain: 0 };
@@ -104,12 +90,12 @@ impl<K> Keeping<K> {
 
     /// Takes an object in, decoded if the budget allows, else packed. One of many, as in a list, is not one that a reader is
     /// likely to ask for next.
-    pub(super) fn hold(&mut self, key: &Key, object: &Arc<K>, of_many: bool) -> Held<K> {
+    pub(super) fn hold(&mut self, key: &Key, object: &Arc<dyn Object>, of_many: bool) -> Held {
         let place = PLACE + key.namespace().len() + key.name().len();
         let room = if of_many { self.share() } else { self.room() };
         if room > 0 {
             let mut counter = Packer::counting();
-            let counted = (self.codec.encode)(object, &mut counter);
+            let counted = self.codec.pack(object.as_ref(), &mut counter);
             let size = counter.json() * DECODED_FACTOR + place;
             if counted && size <= room {
                 self.decoded += size;
@@ -123,7 +109,7 @@ impl<K> Keeping<K> {
             }
         }
         let mut packer = Packer::packing(&mut self.dictionary);
-        let written = (self.codec.encode)(object, &mut packer);
+        let written = self.codec.pack(object.as_ref(), &mut packer);
         let (size, packed) = (packer.json() * DECODED_FACTOR + place, packer.packed());
         if written {
             if !of_many {
@@ -156,7 +142,7 @@ impl<K> Keeping<K> {
         room.min((self.budget / all.max(1)).max(room / left.max(1)).saturating_mul(MUCH))
     }
 
-    pub(super) fn release(&mut self, key: &Key, held: &Held<K>) {
+    pub(super) fn release(&mut self, key: &Key, held: &Held) {
         match held.form {
             Form::Decoded(_) => self.decoded -= held.size,
             Form::Packed(_) => {
@@ -167,7 +153,7 @@ impl<K> Keeping<K> {
     }
 
     /// The object, which a reader is likely to ask for again.
-    pub(super) fn read(&self, key: &Key, held: &Held<K>) -> Option<Arc<K>> {
+    pub(super) fn read(&self, key: &Key, held: &Held) -> Option<Arc<dyn Object>> {
         match &held.form {
             Form::Decoded(object) => Some(object.clone()),
             Form::Packed(packed) => {
@@ -182,7 +168,7 @@ impl<K> Keeping<K> {
     }
 
     /// The object, as one of many: what was read a moment ago is not pushed out by it.
-    pub(super) fn peek(&self, key: &Key, held: &Held<K>) -> Option<Arc<K>> {
+    pub(super) fn peek(&self, key: &Key, held: &Held) -> Option<Arc<dyn Object>> {
         match &held.form {
             Form::Decoded(object) => Some(object.clone()),
             Form::Packed(packed) => {
@@ -192,17 +178,18 @@ impl<K> Keeping<K> {
         }
     }
 
-    fn decode(&self, packed: &[u8]) -> Option<(Arc<K>, usize)> {
+    fn decode(&self, packed: &[u8]) -> Option<(Arc<dyn Object>, usize)> {
         let json = self.dictionary.unpack(packed);
-        let object = json.as_ref().and_then(|json| (self.codec.decode)(json));
+        let text = json.as_ref().and_then(|json| std::str::from_utf8(json).ok());
+        let object = text.and_then(|text| self.codec.decode(text).ok());
         if object.is_none() {
             tracing::error!(
                 "an object of type {} does not come back from its own JSON: check that what Serialize writes, \
                  Deserialize reads",
-                std::any::type_name::<K>()
+                self.codec.type_name()
             );
         }
-        Some((Arc::new(object?), json.map_or(0, |json| json.len() * DECODED_FACTOR)))
+        Some((object?, json.map_or(0, |json| json.len() * DECODED_FACTOR)))
     }
 
     /// Counted bytes of everything held.
@@ -220,17 +207,17 @@ impl<K> Keeping<K> {
         *self.recent() = Recent { objects: BTreeMap::new(), order: VecDeque::new(), bytes: 0 };
     }
 
-    fn recent(&self) -> MutexGuard<'_, Recent<K>> {
+    fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K> Recent<K> {
-    fn get(&self, key: &Key) -> Option<Arc<K>> {
+impl Recent {
+    fn get(&self, key: &Key) -> Option<Arc<dyn Object>> {
         self.objects.get(key).map(|(object, _)| object.clone())
     }
 
-    fn put(&mut self, key: &Key, object: Arc<K>, size: usize, budget: usize) {
+    fn put(&mut self, key: &Key, object: Arc<dyn Object>, size: usize, budget: usize) {
         self.bytes += size;
         match self.objects.insert(key.clone(), (object, size)) {
             Some((_, before)) => self.bytes -= before,

@@ -6,13 +6,11 @@
 //! - Up to a budget objects are kept decoded, and reading one is a pointer's copy. Beyond it they are packed (see
 //!   `packed`), smaller than their JSON, and reading one decodes it, unless it was read or changed a moment ago.
 
-use std::any::TypeId;
 use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
-use kube::api::DynamicObject;
-use kube::core::PartialObjectMeta;
+use pintle_kinds::{Kind, Object, typed};
 
 /// Decoded objects of one informer: some 3,600 Pods of ReplicaSets.
 const DECODED: usize = 96 << 20;
@@ -20,19 +18,23 @@ const DECODED: usize = 96 << 20;
 /// Metadata is quick to decode, and informers of it are many.
 const DECODED_METADATA: usize = 1 << 20;
 
+/// What is left of an object.
+pub(super) type Projection = Arc<dyn Fn(Arc<dyn Object>) -> Arc<dyn Object> + Send + Sync>;
+
 /// What is kept. Informers of one kind with different retentions are different informers.
 pub struct Retention<K> {
     pub(super) name: &'static str,
-    pub(super) project: fn(&mut K),
+    pub(super) projection: Option<Projection>,
     /// Whether the reflector need not even decode who owns which field.
     pub(super) drops_fields: bool,
     /// Estimated bytes of objects that are kept decoded.
     pub(super) decoded: usize,
+    kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Clone for Retention<K> {
     fn clone(&self) -> Self {
-        Retention { ..*self }
+        Retention { projection: self.projection.clone(), ..*self }
     }
 }
 
@@ -42,30 +44,33 @@ impl<K> fmt::Debug for Retention<K> {
     }
 }
 
-impl<K: Resource + 'static> Default for Retention<K> {
-    /// Everything but the managed fields.
+impl<K: Kind> Default for Retention<K> {
+    /// Everything but the managed fields, which are cut out of the text before it is decoded: absent, not empty, since an empty list
+    /// in a PUT turns tracking off.
     fn default() -> Self {
-        let is_metadata = TypeId::of::<K>() == TypeId::of::<PartialObjectMeta<DynamicObject>>();
-        Retention {
-            name: "default",
-            project: |object| drop_managed_fields(object.meta_mut()),
-            drops_fields: true,
-            decoded: if is_metadata { DECODED_METADATA } else { DECODED },
-        }
+        let decoded = if K::metadata_api() { DECODED_METADATA } else { DECODED };
+        Retention { name: "default", projection: None, drops_fields: true, decoded, kind: PhantomData }
     }
 }
 
-impl<K: Resource + 'static> Retention<K> {
+impl<K: Kind> Retention<K> {
     /// All that the server sends, for those who read managed fields. Always packed: decoded, managed fields are
     /// trees of small maps, each many times its JSON.
     pub fn everything() -> Self {
-        Retention { name: "everything", project: |_| (), drops_fields: false, decoded: 0 }
+        Retention { name: "everything", projection: None, drops_fields: false, decoded: 0, kind: PhantomData }
     }
 
     /// What the function leaves of an object. The name tells projections of one kind apart. Do not write back what was
     /// projected by PUT: what the function took away would be taken away from the object.
     pub fn projected(name: &'static str, project: fn(&mut K)) -> Self {
-        Retention { name, project, drops_fields: false, decoded: DECODED }
+        let projection: Projection = Arc::new(move |object| {
+            let Some(mut typed) = typed::<K>(&object) else { return object };
+            // Nobody else has it: nothing is copied.
+            drop(object);
+            project(Arc::make_mut(&mut typed));
+            typed
+        });
+        Retention { name, projection: Some(projection), drops_fields: false, decoded: DECODED, kind: PhantomData }
     }
 
     /// Another budget of estimated bytes for objects kept decoded: 0 packs all, `usize::MAX` none.
@@ -73,9 +78,4 @@ impl<K: Resource + 'static> Retention<K> {
         self.decoded = bytes;
         self
     }
-}
-
-/// Absent, not empty: an empty list in a PUT turns tracking off.
-fn drop_managed_fields(meta: &mut ObjectMeta) {
-    meta.managed_fields = None;
 }

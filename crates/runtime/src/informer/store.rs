@@ -14,63 +14,65 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use kube::Resource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pintle_kinds::Object;
 
-use super::Change;
+use super::change::Change;
 use super::keeping::{Form, Held, Keeping};
+use super::retention::Projection;
 use super::versions::number;
 use super::writer::Writers;
 use crate::key::Key;
-use crate::reflector::Delta;
+use crate::reflector::{Delta, Seen};
 
-/// What an index finds an object by. The function is the index's name: two indexes cannot be taken for one another.
-pub type IndexBy<K> = fn(&K) -> Vec<String>;
+/// What an index finds an object by.
+pub(super) type ValuesOf = Box<dyn Fn(&dyn Object) -> Vec<String> + Send + Sync>;
 
 /// A change, and who wrote it.
-pub(super) type Told<K> = (Change<K>, Option<Arc<str>>);
+pub(super) type Told = (Change<dyn Object>, Option<Arc<str>>);
 
 /// From so many objects on it is worth closing the gaps that a long list leaves in the map.
 const MANY: usize = 1000;
 
-pub(super) struct Store<K> {
-    objects: BTreeMap<Key, Slot<K>>,
+pub(super) struct Store {
+    objects: BTreeMap<Key, Slot>,
     /// By the address of the function that makes them.
-    indexes: BTreeMap<usize, Index<K>>,
-    keeping: Keeping<K>,
-    project: fn(&mut K),
+    indexes: BTreeMap<usize, Index>,
+    keeping: Keeping,
+    projection: Option<Projection>,
     writers: Writers,
     round: u32,
 }
 
-struct Slot<K> {
-    held: Held<K>,
+struct Slot {
+    held: Held,
     /// The number of its resourceVersion; 0 if that is none.
     version: u64,
     round: u32,
 }
 
-struct Index<K> {
-    values_of: IndexBy<K>,
+struct Index {
+    values_of: ValuesOf,
     keys: BTreeMap<String, BTreeSet<Key>>,
 }
 
-impl<K: Resource + Clone> Store<K> {
-    pub(super) fn new(keeping: Keeping<K>, project: fn(&mut K)) -> Self {
+impl Store {
+    pub(super) fn new(keeping: Keeping, projection: Option<Projection>) -> Self {
         let (objects, indexes, writers) = (BTreeMap::new(), BTreeMap::new(), Writers::default());
-        Store { objects, indexes, keeping, project, writers, round: 0 }
+        Store { objects, indexes, keeping, projection, writers, round: 0 }
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<Arc<K>> {
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<dyn Object>> {
         let (key, slot) = self.objects.get_key_value(key)?;
         self.keeping.read(key, &slot.held)
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<K>> {
+    pub(super) fn all(&self) -> Vec<Arc<dyn Object>> {
         self.objects.iter().filter_map(|(key, slot)| self.keeping.peek(key, &slot.held)).collect()
     }
 
     /// Up to `most` objects that come after the key in order, and the key to go on from if there may be more.
-    pub(super) fn after(&self, key: Option<&Key>, most: usize) -> (Vec<Arc<K>>, Option<Key>) {
+    pub(super) fn after(&self, key: Option<&Key>, most: usize) -> (Vec<Arc<dyn Object>>, Option<Key>) {
         let start = key.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.objects.range::<Key, _>((start, Bound::Unbounded)).take(most);
         let (count, last) = range.clone().fold((0, None), |(count, _), (key, _)| (count + 1, Some(key)));
@@ -82,7 +84,7 @@ impl<K: Resource + Clone> Store<K> {
         self.objects.len()
     }
 
-    pub(super) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+    pub(super) fn in_namespace(&self, namespace: &str) -> Vec<Arc<dyn Object>> {
         // Keys sort by namespace first, and no name is empty, so one range holds the namespace.
         self.objects
             .range::<Key, _>(Key::new(namespace, "")..)
@@ -92,23 +94,23 @@ impl<K: Resource + Clone> Store<K> {
     }
 
     /// Nothing if there is no such index yet.
-    pub(super) fn by(&self, values_of: IndexBy<K>, value: &str) -> Option<Vec<Arc<K>>> {
-        let keys = self.indexes.get(&(values_of as usize))?.keys.get(value);
+    pub(super) fn by(&self, index: usize, value: &str) -> Option<Vec<Arc<dyn Object>>> {
+        let keys = self.indexes.get(&index)?.keys.get(value);
         Some(keys.into_iter().flatten().filter_map(|key| self.get(key)).collect())
     }
 
     /// Adds an index unless it is there.
-    pub(super) fn index(&mut self, values_of: IndexBy<K>) {
-        if self.indexes.contains_key(&(values_of as usize)) {
+    pub(super) fn index(&mut self, name: usize, values_of: ValuesOf) {
+        if self.indexes.contains_key(&name) {
             return;
         }
         let mut index = Index { values_of, keys: BTreeMap::new() };
         for (key, slot) in &self.objects {
             if let Some(object) = self.keeping.peek(key, &slot.held) {
-                index.insert(key, &object);
+                index.insert(key, object.as_ref());
             }
         }
-        self.indexes.insert(values_of as usize, index);
+        self.indexes.insert(name, index);
     }
 
     #[cfg(test)]
@@ -138,31 +140,31 @@ impl<K: Resource + Clone> Store<K> {
     }
 
     /// Takes in what the server told, and says what that changed. Nobody is told if nobody listens.
-    pub(super) fn take(&mut self, delta: Delta<K>, listening: bool) -> Vec<Told<K>> {
+    pub(super) fn take(&mut self, delta: Delta, listening: bool) -> Vec<Told> {
         let mut told = Vec::new();
         match delta {
-            Delta::Applied(object) => self.put(object, false, listening, &mut told),
-            Delta::Deleted(mut object) => {
-                let writer = self.writers.last(object.meta());
-                (self.project)(Arc::make_mut(&mut object));
+            Delta::Applied(seen) => self.put(seen, false, listening, &mut told),
+            Delta::Deleted(seen) => {
+                let writer = self.writers.shared(seen.writer.as_deref());
+                let object = self.projected(seen.object);
                 // The last state the server tells is newer than ours; both carry the same key.
-                let key = Key::of(object.as_ref());
+                let key = Key::of_meta(object.metadata());
                 if self.objects.contains_key(&key) {
                     self.remove_for(&key, false);
                     told.push((Change::Deleted(object), writer));
                 }
             }
             Delta::Replaced(objects) => {
-                let present: BTreeSet<Key> = objects.iter().map(|object| Key::of(object.as_ref())).collect();
+                let present: BTreeSet<Key> = objects.iter().map(|seen| Key::of_meta(seen.meta())).collect();
                 self.remove_where(|key, _| !present.contains(key), &mut told);
                 self.keeping.expect(objects.len());
-                objects.into_iter().for_each(|object| self.put(object, true, listening, &mut told));
+                objects.into_iter().for_each(|seen| self.put(seen, true, listening, &mut told));
             }
             Delta::Listing(count) => {
                 self.round = self.round.wrapping_add(1);
                 self.keeping.expect(count);
             }
-            Delta::Page(objects) => objects.into_iter().for_each(|object| self.put(object, true, listening, &mut told)),
+            Delta::Page(objects) => objects.into_iter().for_each(|seen| self.put(seen, true, listening, &mut told)),
             Delta::Listed(_) => {
                 let round = self.round;
                 self.remove_where(|_, slot| slot.round != round, &mut told);
@@ -184,7 +186,7 @@ impl<K: Resource + Clone> Store<K> {
         told
     }
 
-    fn remove_where(&mut self, mut gone: impl FnMut(&Key, &Slot<K>) -> bool, told: &mut Vec<Told<K>>) {
+    fn remove_where(&mut self, mut gone: impl FnMut(&Key, &Slot) -> bool, told: &mut Vec<Told>) {
         let absent: Vec<Key> =
             self.objects.iter().filter(|(key, slot)| gone(key, slot)).map(|(key, _)| key.clone()).collect();
         for key in absent {
@@ -194,19 +196,25 @@ impl<K: Resource + Clone> Store<K> {
         }
     }
 
-    fn put(&mut self, mut new: Arc<K>, of_many: bool, listening: bool, told: &mut Vec<Told<K>>) {
-        let key = Key::of(new.as_ref());
-        let version = number(new.meta().resource_version.as_deref());
+    fn projected(&self, object: Arc<dyn Object>) -> Arc<dyn Object> {
+        match &self.projection {
+            Some(project) => project(object),
+            None => object,
+        }
+    }
+
+    fn put(&mut self, seen: Seen, of_many: bool, listening: bool, told: &mut Vec<Told>) {
+        let meta = seen.meta();
+        let (key, version) = (Key::of_meta(meta), number(meta.resource_version.as_deref()));
         let known = self.objects.get_key_value(&key).map(|(key, slot)| (key.clone(), slot.version));
-        if known.as_ref().is_some_and(|(_, before)| self.is_same(&key, *before, version, &new)) {
+        if known.as_ref().is_some_and(|(_, before)| self.is_same(&key, *before, version, meta)) {
             if let Some(slot) = self.objects.get_mut(&key) {
                 slot.round = self.round;
             }
             return;
         }
-        let writer = listening.then(|| self.writers.last(new.meta())).flatten();
-        // Nobody else has it yet: nothing is copied.
-        (self.project)(Arc::make_mut(&mut new));
+        let writer = if listening { self.writers.shared(seen.writer.as_deref()) } else { None };
+        let new = self.projected(seen.object);
         let Some((key, _)) = known else {
             self.insert(key, &new, version, of_many);
             told.push((Change::Added(new), writer));
@@ -215,7 +223,9 @@ impl<K: Resource + Clone> Store<K> {
         let old = self.remove_for(&key, listening);
         self.insert(key, &new, version, of_many);
         match old {
-            Some(old) if old.meta().uid == new.meta().uid => told.push((Change::Updated { old, new }, writer)),
+            Some(old) if old.metadata().uid == new.metadata().uid => {
+                told.push((Change::Updated { old, new }, writer));
+            }
             Some(old) => {
                 // One name, two lives: whoever counts objects must see one end and the other begin.
                 told.push((Change::Deleted(old), None));
@@ -226,45 +236,45 @@ impl<K: Resource + Clone> Store<K> {
     }
 
     /// Whether the object is the one that is known already.
-    fn is_same(&self, key: &Key, before: u64, version: u64, object: &K) -> bool {
+    fn is_same(&self, key: &Key, before: u64, version: u64, new: &ObjectMeta) -> bool {
         if before != 0 || version != 0 {
             return before == version;
         }
-        let new = &object.meta().resource_version;
-        new.is_some() && self.get(key).is_some_and(|old| old.meta().resource_version == *new)
+        let new = &new.resource_version;
+        new.is_some() && self.get(key).is_some_and(|old| old.metadata().resource_version == *new)
     }
 
-    fn insert(&mut self, key: Key, object: &Arc<K>, version: u64, of_many: bool) {
+    fn insert(&mut self, key: Key, object: &Arc<dyn Object>, version: u64, of_many: bool) {
         for index in self.indexes.values_mut() {
-            index.insert(&key, object);
+            index.insert(&key, object.as_ref());
         }
         let held = self.keeping.hold(&key, object, of_many);
         self.objects.insert(key, Slot { held, version, round: self.round });
     }
 
     /// Takes the object out. It is decoded only if someone needs it.
-    fn remove_for(&mut self, key: &Key, needed: bool) -> Option<Arc<K>> {
+    fn remove_for(&mut self, key: &Key, needed: bool) -> Option<Arc<dyn Object>> {
         let (key, slot) = self.objects.remove_entry(key)?;
         let needed = needed || !self.indexes.is_empty();
         let object = needed.then(|| self.keeping.peek(&key, &slot.held)).flatten();
         self.keeping.release(&key, &slot.held);
         if let Some(object) = &object {
             for index in self.indexes.values_mut() {
-                index.remove(&key, object);
+                index.remove(&key, object.as_ref());
             }
         }
         object
     }
 }
 
-impl<K> Index<K> {
-    fn insert(&mut self, key: &Key, object: &K) {
+impl Index {
+    fn insert(&mut self, key: &Key, object: &dyn Object) {
         for value in (self.values_of)(object) {
             self.keys.entry(value).or_default().insert(key.clone());
         }
     }
 
-    fn remove(&mut self, key: &Key, object: &K) {
+    fn remove(&mut self, key: &Key, object: &dyn Object) {
         for value in (self.values_of)(object) {
             if let Some(keys) = self.keys.get_mut(&value) {
                 keys.remove(key);

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::reflector::Reading;
 use crate::testing::scripted;
 
 fn map(name: &str, version: &str, uid: &str) -> ConfigMap {
@@ -20,6 +21,10 @@ fn map(name: &str, version: &str, uid: &str) -> ConfigMap {
         ..ObjectMeta::default()
     };
     ConfigMap { metadata, ..ConfigMap::default() }
+}
+
+fn fed(retention: &Retention<ConfigMap>, cap: Option<usize>) -> Informer<ConfigMap> {
+    Informer::new(What::unnamed(ConfigMap::CODEC, "/api/v1/configmaps", Selection::everything()), retention, cap)
 }
 
 /// An index.
@@ -50,7 +55,7 @@ fn lines(log: &Log) -> Vec<String> {
 
 #[tokio::test]
 async fn a_relist_tells_what_went_and_what_came_back_under_its_name() {
-    let informer = Informer::detached();
+    let informer = Informer::<ConfigMap>::detached();
     let (log, _registration) = logged(&informer);
     informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("b", "2", "u2"), map("c", "3", "u3")]));
     assert!(informer.is_synced());
@@ -61,7 +66,7 @@ async fn a_relist_tells_what_went_and_what_came_back_under_its_name() {
 
 #[tokio::test]
 async fn a_late_joiner_gets_snapshot_and_tail_and_a_leaver_nothing() {
-    let informer = Informer::detached();
+    let informer = Informer::<ConfigMap>::detached();
     informer.take(Delta::replaced(vec![map("a", "1", "u1")]));
     let (log, registration) = logged(&informer);
     informer.take(Delta::applied(map("a", "2", "u1")));
@@ -77,7 +82,7 @@ async fn indexes_of_two_loops_are_not_taken_for_one_another() {
     fn other(map: &ConfigMap) -> Vec<String> {
         map.metadata.uid.iter().cloned().collect()
     }
-    let informer = Informer::detached();
+    let informer = Informer::<ConfigMap>::detached();
     informer.index(version);
     informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("b", "2", "1")]));
     let names = |index: IndexBy<ConfigMap>| {
@@ -88,7 +93,7 @@ async fn indexes_of_two_loops_are_not_taken_for_one_another() {
 
 #[tokio::test]
 async fn an_index_follows_its_objects() {
-    let informer = Informer::detached();
+    let informer = Informer::<ConfigMap>::detached();
     informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("b", "1", "u2")]));
     let names = |value: &str| -> Vec<String> {
         informer.by(version, value).iter().map(|map| Key::of(map.as_ref()).name().to_owned()).collect()
@@ -184,8 +189,10 @@ fn managed(name: &str, version: &str, writers: &[(&str, &str)]) -> ConfigMap {
 }
 
 fn kept(retention: &Retention<ConfigMap>) -> ConfigMap {
-    let informer = Informer::new("", Selection::everything(), retention, (ClusterId::default(), None));
-    informer.take(Delta::applied(managed("a", "1", &[("kubectl", "2026-11-16T04:05:29Z")])));
+    let informer = fed(retention, None);
+    let text = serde_json::to_string(&managed("a", "1", &[("kubectl", "2026-11-16T04:05:29Z")])).unwrap();
+    let reading = Reading { codec: ConfigMap::CODEC, drops_fields: retention.drops_fields };
+    informer.take(Delta::Applied(reading.read(&text).unwrap()));
     informer.all()[0].as_ref().clone()
 }
 
@@ -212,11 +219,11 @@ fn decoded_of(listed: usize, told: usize) -> (usize, usize) {
         informer.bytes()
     };
     let retention = Retention::default().decoded_up_to(20 * one);
-    let informer = Informer::new("", Selection::everything(), &retention, (ClusterId::default(), None));
+    let informer = fed(&retention, None);
     let maps = |count: usize, version: &str| -> Vec<ConfigMap> {
         (0..count).map(|number| map(&format!("a-{number:03}"), version, "u1")).collect()
     };
-    let decoded = |informer: &Informer<ConfigMap>| informer.read(Store::decoded);
+    let decoded = |informer: &Informer<ConfigMap>| informer.mirror().read(Store::decoded);
     informer.take(Delta::Listing(told));
     informer.take(Delta::page(maps(listed, "1")));
     informer.take(Delta::Listed("1".to_owned()));
@@ -236,12 +243,12 @@ async fn the_room_for_decoded_objects_is_not_spent_on_those_whose_names_come_fir
 
 #[tokio::test]
 async fn a_handler_learns_who_wrote_last() {
-    let informer = Informer::detached();
+    let informer = Informer::<ConfigMap>::detached();
     let log: Log = Arc::default();
     let lines_of = log.clone();
-    let _registration = informer.on_change_by(move |_: &Change<ConfigMap>, writer| {
-        lines_of.lock().unwrap().push(writer.map_or_else(|| "nobody".to_owned(), |writer| writer.to_string()));
-    });
+    let _registration = informer.mirror().on_event(Box::new(move |event| {
+        lines_of.lock().unwrap().push(event.writer.map_or_else(|| "nobody".to_owned(), |writer| writer.to_string()));
+    }));
     let (early, late) = ("2026-11-16T04:05:29Z", "2026-11-16T04:05:30Z");
     informer.take(Delta::applied(managed("a", "1", &[("kubectl", late), ("scheduler", early)])));
     informer.take(Delta::applied(managed("a", "2", &[("kubectl", late), ("kubelet", late)])));
@@ -254,12 +261,7 @@ async fn a_handler_learns_who_wrote_last() {
 #[tokio::test]
 async fn packed_or_not_handlers_and_readers_see_the_same() {
     let told = |decoded: usize| {
-        let informer = Informer::new(
-            "",
-            Selection::everything(),
-            &Retention::default().decoded_up_to(decoded),
-            (ClusterId::default(), None),
-        );
+        let informer = fed(&Retention::default().decoded_up_to(decoded), None);
         informer.index(version);
         let log: Log = Arc::default();
         let lines_of = log.clone();
@@ -285,18 +287,18 @@ async fn packed_or_not_handlers_and_readers_see_the_same() {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_and_a_resync_of_many_objects_leave_none_out() {
     for count in [255, 256, 257, 600] {
-        let informer = Informer::detached();
+        let informer = Informer::<ConfigMap>::detached();
         informer.take(Delta::replaced((0..count).map(|n| map(&format!("m{n}"), "1", &format!("u{n}"))).collect()));
         let (log, _registration) = logged(&informer);
         assert_eq!(lines(&log).len(), count);
-        informer.resync().await;
+        informer.mirror().resync().await;
         assert_eq!(lines(&log).iter().filter(|line| line.starts_with("resync")).count(), count);
     }
 }
 
 #[tokio::test]
 async fn a_list_in_pages_shows_what_is_gone_also_after_a_list_that_broke_off() {
-    let informer = Informer::detached();
+    let informer = Informer::<ConfigMap>::detached();
     let (log, _registration) = logged(&informer);
     informer.take(Delta::replaced(vec![map("a", "1", "u1"), map("z", "1", "u9")]));
     lines(&log);
@@ -349,12 +351,7 @@ async fn whoever_waits_for_a_version_wakes_when_it_is_in_and_in_order() {
 
 #[tokio::test]
 async fn over_its_cap_an_informer_keeps_everything_and_says_so() {
-    let informer = Informer::new(
-        "/api/v1/configmaps",
-        Selection::everything(),
-        &Retention::default(),
-        (ClusterId::default(), Some(400_000)),
-    );
+    let informer = fed(&Retention::default(), Some(400_000));
     let many = |count| (0..count).map(|n| map(&format!("m{n}"), &format!("{}", n + 1), &format!("u{n}"))).collect();
     informer.take(Delta::replaced(many(200)));
     let decoded = informer.bytes();
@@ -374,12 +371,7 @@ async fn over_its_cap_an_informer_keeps_everything_and_says_so() {
 async fn a_handler_that_joins_during_changes_misses_nothing_and_hears_nothing_twice() {
     for packed in [false, true] {
         let decoded = if packed { 0 } else { usize::MAX };
-        let informer = Informer::new(
-            "",
-            Selection::everything(),
-            &Retention::default().decoded_up_to(decoded),
-            (ClusterId::default(), None),
-        );
+        let informer = fed(&Retention::default().decoded_up_to(decoded), None);
         let source = informer.clone();
         let feeding = tokio::task::spawn_blocking(move || {
             for n in 0..400 {

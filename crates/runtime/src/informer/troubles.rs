@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kube::Resource;
-
 use crate::key::Key;
 use crate::reflector::Delta;
 
@@ -20,12 +18,12 @@ struct Known {
 
 impl Troubles {
     /// Notes what a change says of this; an object that cannot be decoded is logged.
-    pub(super) fn note<K: Resource>(&self, path: &str, delta: &Delta<K>) {
+    pub(super) fn note(&self, path: &str, delta: &Delta) {
         let mut known = self.known();
         match delta {
             Delta::Applied(object) | Delta::Deleted(object) => {
                 if !known.unreadable.is_empty() {
-                    known.unreadable.remove(&Key::of(object.as_ref()));
+                    known.unreadable.remove(&Key::of_meta(object.meta()));
                 }
             }
             Delta::Gone(key) => drop(known.unreadable.remove(key)),

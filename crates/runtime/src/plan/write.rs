@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::Serialize;
+use pintle_kinds::Kind;
 use serde_json::{Value, json};
 
 use crate::owner::Cascade;
@@ -67,12 +67,12 @@ pub struct Said {
 }
 
 impl Write {
-    pub fn create<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
+    pub fn create<K: Kind<DynamicType = ()>>(object: &K) -> Self {
         let what = What::Create { body: encoded(object), count: 1, if_there: IfThere::Fail };
         Write::at(collection_of(object), name_of(object.meta()), what)
     }
 
-    pub fn replace<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
+    pub fn replace<K: Kind<DynamicType = ()>>(object: &K) -> Self {
         Write::at(collection_of(object), name_of(object.meta()), What::Replace { body: encoded(object) })
     }
 
@@ -96,8 +96,8 @@ impl Write {
     }
 
     /// Makes the fields of the object so, and owns them, in the name of the manager.
-    pub fn apply<K: Resource<DynamicType = ()> + Serialize>(object: &K, manager: &'static str) -> Self {
-        let mut applied = serde_json::to_value(object).unwrap_or_default();
+    pub fn apply<K: Kind<DynamicType = ()>>(object: &K, manager: &'static str) -> Self {
+        let mut applied: Value = serde_json::from_slice(&encoded(object)).unwrap_or_default();
         applied["apiVersion"] = K::api_version(&()).into();
         applied["kind"] = K::kind(&()).into();
         Write::at(collection_of(object), name_of(object.meta()), What::Apply { object: applied, manager })
@@ -226,8 +226,8 @@ pub(crate) fn name_of(meta: &ObjectMeta) -> String {
 }
 
 /// Types of the API are always JSON; what is not is refused by the server.
-fn encoded<K: Serialize>(object: &K) -> Bytes {
-    serde_json::to_vec(object).unwrap_or_default().into()
+fn encoded<K: Kind>(object: &K) -> Bytes {
+    K::CODEC.encode(object).unwrap_or_default().into()
 }
 
 pub(crate) fn guarded(mut patch: Value, uid: Option<&str>, version: Option<&str>) -> Value {

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
-use super::mend::mended;
 use super::unreadable::Unreadable;
+use super::{Reading, Seen};
 
 /// The room for a line that is kept from one to the next, at most.
 const LARGE: usize = 16 << 10;
@@ -25,9 +25,9 @@ pub(super) struct Lines {
 
 /// What a line says.
 #[derive(Debug)]
-pub(super) enum Event<W> {
-    Applied(W),
-    Deleted(W),
+pub(super) enum Event {
+    Applied(Seen),
+    Deleted(Seen),
     /// An object was written, or deleted, that cannot be decoded.
     Unreadable {
         object: Unreadable,
@@ -66,29 +66,27 @@ impl Lines {
     }
 }
 
-impl<W: DeserializeOwned> Event<W> {
-    /// The object is read by itself: who reads an event as one value, of which the type may come last, must be able to read the
-    /// object in a second way, and every kind would be compiled twice.
-    pub(super) fn read(line: &str) -> Result<Event<W>, kube::Error> {
+impl Event {
+    pub(super) fn read(line: &str, reading: Reading) -> Result<Event, kube::Error> {
         if let Some((kind, object)) = usual(line)
-            && let Ok(event) = Event::of(kind, object)
+            && let Ok(event) = Event::of(kind, object, reading)
         {
             return Ok(event);
         }
         if let Ok(Parts { kind, object }) = serde_json::from_str(line) {
-            return Event::of(kind, object.get());
+            return Event::of(kind, object.get(), reading);
         }
         // Servers have been seen to answer a watch with a bare Status.
         let status: Status = decode(line)?;
         if status.code == 0 { Err(broken("a line that is no event")) } else { Ok(Event::Failed(status.into())) }
     }
 
-    fn of(kind: &str, object: &str) -> Result<Event<W>, kube::Error> {
+    fn of(kind: &str, object: &str, reading: Reading) -> Result<Event, kube::Error> {
         Ok(match kind {
             "ADDED" | "MODIFIED" => {
-                decode(object).map(Event::Applied).or_else(|error| skipped(object, false, error))?
+                reading.read(object).map(Event::Applied).or_else(|error| skipped(object, false, error))?
             }
-            "DELETED" => decode(object).map(Event::Deleted).or_else(|error| skipped(object, true, error))?,
+            "DELETED" => reading.read(object).map(Event::Deleted).or_else(|error| skipped(object, true, error))?,
             "BOOKMARK" => Event::Bookmark(decode::<Bookmark>(object)?.metadata.resource_version),
             "ERROR" => Event::Failed(decode(object)?),
             other => return Err(broken(&format!("an event of the unknown type {other:?}"))),
@@ -96,7 +94,7 @@ impl<W: DeserializeOwned> Event<W> {
     }
 }
 
-fn skipped<W>(object: &str, is_deleted: bool, error: kube::Error) -> Result<Event<W>, kube::Error> {
+fn skipped(object: &str, is_deleted: bool, error: kube::Error) -> Result<Event, kube::Error> {
     let object = Unreadable::of(object, &error).ok_or(error)?;
     Ok(Event::Unreadable { object, is_deleted })
 }
@@ -116,11 +114,8 @@ struct Parts<'a> {
     object: &'a RawValue,
 }
 
-pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, kube::Error> {
-    serde_json::from_str(text).or_else(|error| {
-        let mended = mended(text).and_then(|text| serde_json::from_str(&text).ok());
-        mended.ok_or(kube::Error::SerdeError(error))
-    })
+fn decode<T: DeserializeOwned>(text: &str) -> Result<T, kube::Error> {
+    serde_json::from_str(text).map_err(kube::Error::SerdeError)
 }
 
 fn broken(what: &str) -> kube::Error {
@@ -141,11 +136,12 @@ struct BookmarkMeta {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Service};
+    use pintle_kinds::{Kind, typed};
 
     use super::*;
 
-    fn read(line: &str) -> Result<Event<ConfigMap>, kube::Error> {
-        Event::read(line)
+    fn read(line: &str) -> Result<Event, kube::Error> {
+        Event::read(line, Reading { codec: ConfigMap::CODEC, drops_fields: true })
     }
 
     #[test]
@@ -157,9 +153,10 @@ mod tests {
             format!(r#" {{ "new":[], "type" : "ADDED", "object" : {object} }} "#),
             format!(r#"{{"type":"ADDED","object":{object},"new":1}}"#),
         ] {
-            let Ok(Event::Applied(map)) = read(&line) else { panic!("{line}") };
+            let Ok(Event::Applied(seen)) = read(&line) else { panic!("{line}") };
+            let map = typed::<ConfigMap>(&seen.object).unwrap();
             assert_eq!(map.metadata.name.as_deref(), Some("a"));
-            assert_eq!(map.data.unwrap()["type"], "\",\"object\":");
+            assert_eq!(map.data.as_ref().unwrap()["type"], "\",\"object\":");
         }
     }
 
@@ -167,8 +164,9 @@ mod tests {
     fn a_condition_without_a_time_does_not_end_the_watch_of_its_kind() {
         let object = r#"{"metadata":{"name":"a"},"status":{"conditions":[{"type":"A","status":"True","reason":"R","message":"",
             "lastTransitionTime":null}]}}"#;
-        let event = Event::<Service>::read(&format!(r#"{{"type":"MODIFIED","object":{object}}}"#));
-        assert!(matches!(event, Ok(Event::Applied(service)) if service.metadata.name.as_deref() == Some("a")));
+        let reading = Reading { codec: Service::CODEC, drops_fields: true };
+        let event = Event::read(&format!(r#"{{"type":"MODIFIED","object":{object}}}"#), reading);
+        assert!(matches!(event, Ok(Event::Applied(service)) if service.meta().name.as_deref() == Some("a")));
     }
 
     #[test]

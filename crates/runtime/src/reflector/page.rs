@@ -1,7 +1,6 @@
 //! A page of a list: what its head says, at once, and its objects, which another processor may decode meanwhile.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,15 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::io::AsyncBufReadExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Client;
-use serde::Deserialize;
-use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
-use serde_json::value::RawValue;
+use pintle_kinds::text;
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use tokio::task::JoinHandle;
 
-use super::event::decode;
 use super::unreadable::Unreadable;
+use super::{Reading, Seen};
 
 /// The bytes of a page. They go from page to page: making room for some megabytes anew costs as much as filling it.
 pub(super) type Text = Vec<u8>;
@@ -28,8 +24,8 @@ pub(super) type Text = Vec<u8>;
 const FEW: usize = 16;
 
 /// What is found on a page.
-pub(super) enum Told<K> {
-    Objects(Vec<Arc<K>>),
+pub(super) enum Told {
+    Objects(Vec<Seen>),
     Unreadable(Unreadable),
 }
 
@@ -41,15 +37,11 @@ pub(super) struct Decoding {
 
 impl Decoding {
     /// A task, not a thread: where there is one processor, or time is virtual, it takes its turn.
-    pub(super) fn start<W, K>(text: Text, read: fn(W) -> K, mut tell: impl FnMut(Told<K>) + Send + 'static) -> Self
-    where
-        W: DeserializeOwned + 'static,
-        K: Send + Sync + 'static,
-    {
+    pub(super) fn start(text: Text, reading: Reading, mut tell: impl FnMut(Told) + Send + 'static) -> Self {
         let cancelled = Arc::new(AtomicBool::new(false));
         let stop = cancelled.clone();
         let task = tokio::spawn(async move {
-            let decoded = objects(&text, read, |few| {
+            let decoded = objects(&text, reading, |few| {
                 let goes_on = !stop.load(Ordering::Acquire);
                 if goes_on {
                     tell(few);
@@ -96,56 +88,39 @@ pub(super) async fn read(client: &Client, request: http::Request<Vec<u8>>, text:
 }
 
 /// Hands the objects over, a few at a time, for as long as they are wanted.
-pub(super) fn objects<W: DeserializeOwned, K>(
-    text: &[u8],
-    read: fn(W) -> K,
-    mut tell: impl FnMut(Told<K>) -> bool,
-) -> Result<(), kube::Error> {
-    let text = utf8(text)?;
-    let is_wanted = Cell::new(true);
-    let mut told = |found| {
-        is_wanted.set(tell(found));
-        is_wanted.get()
-    };
-    let Err(error) = listed(text, read, &mut |few| told(Told::Objects(few))) else { return Ok(()) };
-    // One by one then. What was told already is told again.
-    let items = if is_wanted.get() { serde_json::from_str::<RawList<'_>>(text).ok() } else { None };
-    let Some(items) = items else { return Err(kube::Error::SerdeError(error)) };
-    for item in items.items {
-        let found = match decode::<W>(item.get()) {
-            Ok(object) => Told::Objects(vec![Arc::new(read(object))]),
-            Err(error) => match Unreadable::of(item.get(), &error) {
-                Some(unreadable) => Told::Unreadable(unreadable),
-                None => return Err(error),
+pub(super) fn objects(text: &[u8], reading: Reading, mut tell: impl FnMut(Told) -> bool) -> Result<(), kube::Error> {
+    let mut few = Vec::with_capacity(FEW);
+    let mut failure = None;
+    let split = text::items(utf8(text)?, |item| {
+        match reading.read(item) {
+            Ok(object) => few.push(object),
+            Err(error) => match Unreadable::of(item, &error) {
+                Some(unreadable) => return tell(Told::Unreadable(unreadable)),
+                None => {
+                    failure = Some(error);
+                    return false;
+                }
             },
-        };
-        if !told(found) {
-            return Err(kube::Error::SerdeError(error));
+        }
+        few.len() < FEW || tell(Told::Objects(std::mem::replace(&mut few, Vec::with_capacity(FEW))))
+    });
+    match (split, failure) {
+        (_, Some(error)) => Err(error),
+        (Err(_), None) => Err(broken("the answer is no list, or what is left of it is not wanted")),
+        (Ok(()), None) => {
+            if !few.is_empty() && !tell(Told::Objects(few)) {
+                return Err(broken("the rest is not wanted"));
+            }
+            Ok(())
         }
     }
-    Ok(())
 }
 
-/// A list whose objects are not decoded yet.
-#[derive(Deserialize)]
-struct RawList<'a> {
-    #[serde(borrow)]
-    items: Vec<&'a RawValue>,
+fn broken(what: impl fmt::Display) -> kube::Error {
+    kube::Error::SerdeError(serde_json::Error::custom(what))
 }
 
-fn listed<W: DeserializeOwned, K>(
-    text: &str,
-    read: fn(W) -> K,
-    tell: &mut dyn FnMut(Vec<Arc<K>>) -> bool,
-) -> Result<(), serde_json::Error> {
-    let mut reader = serde_json::Deserializer::from_str(text);
-    reader.deserialize_map(List(Items { tell, read }))?;
-    reader.end()
-}
-
-/// As the client reads answers: reading bytes would compile every kind's decoder a second time.
 fn utf8(text: &[u8]) -> Result<&str, kube::Error> {
-    let broken = |error| kube::Error::SerdeError(serde_json::Error::custom(error));
     std::str::from_utf8(text).map_err(broken)
 }
 
@@ -155,72 +130,6 @@ pub(super) fn head(text: &[u8]) -> Result<ListMeta, kube::Error> {
     match serde_json::Deserializer::from_slice(text).deserialize_map(Head(&mut found)) {
         Ok(()) => Ok(ListMeta::default()),
         Err(error) => found.ok_or(kube::Error::SerdeError(error)),
-    }
-}
-
-/// A list, of which only the objects matter. One without them is none: nothing must pass for an empty list that is not.
-struct List<T>(T);
-
-impl<'de, T: DeserializeSeed<'de, Value = ()>> Visitor<'de> for List<T> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        formatter.write_str("a list")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut items = Some(self.0);
-        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            match items.take_if(|_| key == "items") {
-                Some(items) => map.next_value_seed(items)?,
-                None => _ = map.next_value::<IgnoredAny>()?,
-            }
-        }
-        if items.is_some() { Err(A::Error::missing_field("items")) } else { Ok(()) }
-    }
-}
-
-struct Items<'a, W, K> {
-    tell: &'a mut dyn FnMut(Vec<Arc<K>>) -> bool,
-    read: fn(W) -> K,
-}
-
-impl<'de, W: DeserializeOwned, K> DeserializeSeed<'de> for Items<'_, W, K> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de, W: DeserializeOwned, K> Visitor<'de> for Items<'_, W, K> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        formatter.write_str("a list of objects")
-    }
-
-    /// What Go writes for a list that was never made.
-    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut objects: A) -> Result<(), A::Error> {
-        loop {
-            let mut few = Vec::with_capacity(FEW);
-            while few.len() < FEW
-                && let Some(object) = objects.next_element()?
-            {
-                few.push(Arc::new((self.read)(object)));
-            }
-            let is_end = few.len() < FEW;
-            if !(self.tell)(few) {
-                return Err(A::Error::custom("the rest is not wanted"));
-            }
-            if is_end {
-                return Ok(());
-            }
-        }
     }
 }
 
@@ -248,6 +157,9 @@ impl<'de> Visitor<'de> for Head<'_> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Service;
+    use kube::api::DynamicObject;
+    use kube::core::PartialObjectMeta;
+    use pintle_kinds::Kind;
 
     use super::*;
 
@@ -269,15 +181,12 @@ mod tests {
     /// How many were handed over at a time, and whether the text was a list.
     fn told(text: &str, most: usize) -> (Vec<usize>, bool) {
         let mut told = Vec::new();
-        let read = objects::<IgnoredAny, _>(
-            text.as_bytes(),
-            |object| object,
-            |found| {
-                let Told::Objects(few) = found else { panic!("anything can be ignored") };
-                told.push(few.len());
-                told.len() < most
-            },
-        );
+        let reading = Reading { codec: PartialObjectMeta::<DynamicObject>::CODEC, drops_fields: true };
+        let read = objects(text.as_bytes(), reading, |found| {
+            let Told::Objects(few) = found else { panic!("anything can be read") };
+            told.push(few.len());
+            told.len() < most
+        });
         (told, read.is_ok())
     }
 
@@ -287,17 +196,14 @@ mod tests {
             {"metadata":{"name":"b"},"status":{"conditions":[{"type":"A","status":"True","lastTransitionTime":null}]}},
             {"metadata":{"name":"c","namespace":"shop"},"spec":{"ports":7}}]}"#;
         let mut names = std::collections::BTreeSet::new();
-        let read = objects::<Service, _>(
-            text.as_bytes(),
-            |service| service,
-            |found| {
-                match found {
-                    Told::Objects(few) => names.extend(few.iter().filter_map(|service| service.metadata.name.clone())),
-                    Told::Unreadable(one) => drop(names.insert(format!("unreadable {}", one.key))),
-                }
-                true
-            },
-        );
+        let reading = Reading { codec: Service::CODEC, drops_fields: true };
+        let read = objects(text.as_bytes(), reading, |found| {
+            match found {
+                Told::Objects(few) => names.extend(few.iter().filter_map(|service| service.meta().name.clone())),
+                Told::Unreadable(one) => drop(names.insert(format!("unreadable {}", one.key))),
+            }
+            true
+        });
         assert!(read.is_ok());
         assert_eq!(names.into_iter().collect::<Vec<_>>(), ["a", "b", "unreadable shop/c"]);
     }
@@ -305,7 +211,7 @@ mod tests {
     #[test]
     fn all_objects_of_a_page_come_and_nothing_else_passes_for_an_empty_list() {
         let of = |count: usize| format!(r#"{{"metadata":{{}},"items":[{}],"x":1}}"#, vec!["{}"; count].join(","));
-        assert_eq!(told(&of(0), 9), (vec![0], true));
+        assert_eq!(told(&of(0), 9), (vec![], true));
         assert_eq!(told(&of(3), 9), (vec![3], true));
         assert_eq!(told(&of(2 * FEW + 1), 9), (vec![FEW, FEW, 1], true));
         assert_eq!(told(&of(3 * FEW), 2), (vec![FEW, FEW], false), "the rest was not wanted");

@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource};
-use serde::Serialize;
+use pintle_kinds::Kind;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
@@ -123,7 +123,7 @@ fn watch<K>(
     registrations: &mut Vec<Registration>,
 ) -> Vec<Informer<K>>
 where
-    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    K: Kind<DynamicType = ()>,
 {
     let watch_one = |name: &String| {
         let informer: Informer<K> = context.informers.select(Selection::fields(format!("metadata.name={name}")));

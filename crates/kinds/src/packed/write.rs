@@ -17,7 +17,7 @@ const RAW: &str = "$serde_json::private::RawValue";
 const LARGE: usize = 64 << 10;
 
 /// Counts the JSON of an object, and packs it if it is given a dictionary.
-pub(in crate::informer) struct Packer<'a> {
+pub struct Packer<'a> {
     dictionary: Option<&'a mut Dictionary>,
     out: Vec<u8>,
     json: usize,
@@ -27,7 +27,7 @@ pub(in crate::informer) struct Packer<'a> {
 
 /// An object that cannot be packed.
 #[derive(Debug)]
-pub(in crate::informer) struct Refused(String);
+pub struct Refused(String);
 
 impl Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
@@ -44,23 +44,23 @@ impl serde::ser::Error for Refused {
 }
 
 impl<'a> Packer<'a> {
-    pub(in crate::informer) fn counting() -> Self {
+    pub fn counting() -> Self {
         Packer { dictionary: None, out: Vec::new(), json: 0, naming: false }
     }
 
-    pub(in crate::informer) fn packing(dictionary: &'a mut Dictionary) -> Self {
+    pub fn packing(dictionary: &'a mut Dictionary) -> Self {
         let mut out = std::mem::take(&mut dictionary.packing);
         out.clear();
         Packer { dictionary: Some(dictionary), out, json: 0, naming: false }
     }
 
     /// About how long the JSON is.
-    pub(in crate::informer) fn json(&self) -> usize {
+    pub fn json(&self) -> usize {
         self.json
     }
 
     /// What was packed, with no room to spare; the room that it was packed in is kept.
-    pub(in crate::informer) fn packed(self) -> Box<[u8]> {
+    pub fn packed(self) -> Box<[u8]> {
         let packed = Box::from(self.out.as_slice());
         // One very large object must not make every informer keep its room.
         if let Some(dictionary) = self.dictionary.filter(|_| self.out.capacity() <= LARGE) {
@@ -323,7 +323,7 @@ impl<'p, 'a> Serializer for &'p mut Packer<'a> {
 }
 
 /// A list or an object that has begun.
-pub(in crate::informer) struct Open<'p, 'a> {
+pub struct Open<'p, 'a> {
     packer: &'p mut Packer<'a>,
     ends: &'static [u8],
 }

@@ -12,21 +12,33 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::value::RawValue;
+
+use crate::codec::Codec;
+use crate::object::Object;
 
 /// Fields that change with every write and say nothing.
 const NOISE: [&str; 3] = ["metadata.resourceVersion", "metadata.managedFields", "metadata.generation"];
 
 /// Paths and the hash of what is there.
-pub(super) type Digest = BTreeMap<String, u64>;
+type Digest = BTreeMap<String, u64>;
 
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
+/// The fields that are in one state only, or not the same in both; sorted.
+pub fn paths(codec: &Codec, old: &dyn Object, new: &dyn Object) -> Vec<String> {
+    let (old, new) = (digest(codec, old), digest(codec, new));
+    let differs = |path: &&String| old.get(*path) != new.get(*path) && !NOISE.contains(&path.as_str());
+    let mut paths: Vec<String> = old.keys().chain(new.keys()).filter(differs).cloned().collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
 /// Empty for what is no object.
-pub(super) fn digest(object: &impl Serialize) -> Digest {
+fn digest(codec: &Codec, object: &dyn Object) -> Digest {
     let mut digest = Digest::new();
-    let Ok(json) = serde_json::to_vec(object) else { return digest };
+    let Some(json) = codec.encode(object) else { return digest };
     let Ok(fields) = serde_json::from_slice::<Fields<'_>>(&json) else { return digest };
     for (name, value) in fields {
         match serde_json::from_str::<Fields<'_>>(value.get()) {
@@ -35,15 +47,6 @@ pub(super) fn digest(object: &impl Serialize) -> Digest {
         }
     }
     digest
-}
-
-/// Paths that are in one only, or not the same in both; sorted.
-pub(super) fn changed(old: &Digest, new: &Digest) -> Vec<String> {
-    let differs = |path: &&String| old.get(*path) != new.get(*path) && !NOISE.contains(&path.as_str());
-    let mut paths: Vec<String> = old.keys().chain(new.keys()).filter(differs).cloned().collect();
-    paths.sort();
-    paths.dedup();
-    paths
 }
 
 /// Enough to tell two states apart.

@@ -14,7 +14,7 @@ const OF_A_CONDITION: [(&str, &str); 5] =
     [("type", ""), ("status", ""), ("reason", ""), ("message", ""), ("lastTransitionTime", NEVER)];
 
 /// The same JSON without nulls and with whole conditions; `None` if it is no JSON.
-pub(super) fn mended(text: &str) -> Option<String> {
+pub(crate) fn mended(text: &str) -> Option<String> {
     let mut value = serde_json::from_str(text).ok()?;
     mend(&mut value);
     Some(value.to_string())

@@ -18,7 +18,7 @@ mod write;
 
 use values::{quoted, read_varint, take, varint, write_time, write_uid};
 use words::Words;
-pub(super) use write::Packer;
+pub use write::Packer;
 
 const OBJECT: u8 = b'{';
 const OBJECT_END: u8 = b'}';
@@ -55,7 +55,7 @@ const MEDIUM_WORDS: u32 = 16 * 256;
 const FIELDS: usize = 512;
 
 #[derive(Debug, Default)]
-pub(super) struct Dictionary {
+pub struct Dictionary {
     words: Words,
     /// Fields that were written lately, each at the place that its address gives it.
     fields: Vec<(&'static str, u32)>,
@@ -65,7 +65,7 @@ pub(super) struct Dictionary {
 
 impl Dictionary {
     /// What the dictionary itself takes, roughly.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.words.bytes() + size_of_val(self.fields.as_slice())
     }
 
@@ -85,7 +85,7 @@ impl Dictionary {
     }
 
     /// The JSON again; `None` if the bytes are not what `pack` of this dictionary made.
-    pub(super) fn unpack(&self, packed: &[u8]) -> Option<Vec<u8>> {
+    pub fn unpack(&self, packed: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(packed.len() * 4);
         // For each open bracket: whether it is an object, and how many tokens stand in it.
         let mut open: Vec<(bool, usize)> = Vec::with_capacity(16);
