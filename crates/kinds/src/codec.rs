@@ -21,7 +21,9 @@ use crate::packed::{Dictionary, Packer};
 /// # pub struct WebsiteSpec { image: String }
 /// impl pintle_kinds::Kind for Website {}
 /// ```
-pub trait Kind: Resource + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static {
+pub trait Kind:
+    Resource<Scope: 'static> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+{
     const CODEC: &'static Codec = &Codec::of::<Self>();
 }
 

@@ -78,6 +78,11 @@ impl Context {
         Context { board: self.board.clone(), ..other }
     }
 
+    /// The same context for one namespace: namespaced kinds are listed and watched there and nowhere else, so that a Role is enough.
+    pub fn in_namespace(&self, namespace: &str) -> Context {
+        Context { informers: self.informers.clone().in_namespace(namespace), ..self.clone() }
+    }
+
     /// The same context while a Lease is held: it ends with the leadership, and its writes carry the term, so that a
     /// server which knows the header refuses them once another leads.
     pub fn led(&self, leadership: &Leadership) -> Context {

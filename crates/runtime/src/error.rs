@@ -15,9 +15,30 @@ pub enum Error {
     /// Something outside the cluster failed.
     #[error("{0}")]
     Outside(String),
+    /// Looking again will not help: the key is left alone until something changes.
+    #[error("{0}")]
+    Terminal(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Whatever a library of the operator's own reports.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
+    /// The reconcile took longer than the controller allows.
+    #[error("the reconcile did not end within {0:?}")]
+    TimedOut(std::time::Duration),
     /// The reconciler panicked; the loop goes on.
     #[error("the reconciler panicked: {0}")]
     Panicked(String),
+}
+
+impl Error {
+    /// An error of one's own, with its source: `fetch().await.map_err(Error::other)?`.
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Error::Other(error.into())
+    }
+
+    /// An error that trying again does not cure, such as a spec that cannot be meant.
+    pub fn terminal(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Error::Terminal(error.into())
+    }
 }
 
 /// Questions about what the server answered.

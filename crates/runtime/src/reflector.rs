@@ -46,7 +46,7 @@ pub const SILENCE: Duration = Duration::from_secs(280);
 
 /// What a reflector asks for beside the kind: selectors, as the API writes them; empty ones pick everything.
 ///
-/// One namespace is `Selection::fields("metadata.namespace=x")`.
+/// One namespace is a context of its own: [`Context::in_namespace`](crate::Context::in_namespace).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selection {
     pub labels: String,
@@ -174,9 +174,18 @@ pub struct Source {
 
 impl Source {
     pub fn new<K: Kind>(api: Api<K>, selection: Selection, silence: Duration, random: Random) -> Self {
-        let reading = Reading { codec: K::CODEC, drops_fields: false };
         let path = api.resource_url().to_owned();
-        Source { path, client: api.into_client(), selection, is_metadata: K::metadata_api(), reading, silence, random }
+        Source::of::<K>((api.into_client(), path), selection, silence, random)
+    }
+
+    pub(crate) fn of<K: Kind>(
+        (client, path): (Client, String),
+        selection: Selection,
+        silence: Duration,
+        random: Random,
+    ) -> Self {
+        let reading = Reading { codec: K::CODEC, drops_fields: false };
+        Source { path, client, selection, is_metadata: K::metadata_api(), reading, silence, random }
     }
 
     /// The same; managed fields still say who wrote, but not which fields, which are skipped unread.

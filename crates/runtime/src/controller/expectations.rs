@@ -7,7 +7,8 @@
 //! - what was created or changed: the informer has come as far as the answer's revision;
 //! - what was deleted: the object is gone, on its way out, or another one has its name. An object may be seen to go twice
 //!   (marked, then removed); it is awaited once, by its UID.
-//! - Only informers over everything are waited for: one with a selection may never be told of a write.
+//! - Only informers over everything are waited for: one with a selection may never be told of a write. Those of one namespace are
+//!   waited for too: a loop that watches one namespace writes there.
 //! - A view that must be listed again and cannot be has missed an unknown number of events: until it is back no key is looked at.
 //! - No worker waits: the key comes back after a moment, and after a longer one each time. After [`PATIENCE`] the loop goes on
 //!   with what it has and says so: a store that was restored from a backup never comes as far.
@@ -117,7 +118,7 @@ impl Expectations {
 
 /// The cluster and its collection, if all of that is here.
 fn collection_of(view: &Mirror) -> Option<Collection> {
-    view.is_whole().then(|| (view.cluster(), view.path().to_owned()))
+    view.is_whole().then(|| (view.cluster(), view.collection().to_owned()))
 }
 
 /// Whether this object is gone or going.

@@ -2,7 +2,7 @@
 //!
 //! - Nothing is worked on before every informer has synced.
 //! - A failed reconcile is logged and its key tried again with backoff; a success resets the backoff.
-//! - A panic in a reconcile is a failure of that key, not of the loop.
+//! - A panic in a reconcile is a failure of that key, not of the loop. A terminal error leaves the key until something changes.
 //! - A reconcile does not start on a cache that is older than what this loop itself last wrote for the key (see `expectations`).
 //! - Dropping the future that `run` returns stops every worker at its next await, as a crash would.
 
@@ -100,6 +100,7 @@ pub struct Controller {
     context: Arc<Context>,
     workers: usize,
     overtaken_after: Option<Duration>,
+    timeout: Option<Duration>,
     config: Config,
     class_of: ClassOf,
     /// Made when it is first asked for, or when the loop runs.
@@ -127,6 +128,7 @@ impl Controller {
             context: Arc::new(context.clone()),
             workers: 1,
             overtaken_after: None,
+            timeout: None,
             config: Config::default(),
             class_of: Arc::new(usual_class),
             waker: OnceLock::new(),
@@ -238,6 +240,12 @@ impl Controller {
         self
     }
 
+    /// A reconcile that takes longer is dropped at its next await, and its key tried again with backoff.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = Some(time);
+        self
+    }
+
     /// Nothing is worked on before this has come to pass.
     pub fn after(mut self, event: impl Future<Output = ()> + Send + 'static) -> Self {
         self.synced.push(event.boxed());
@@ -287,7 +295,7 @@ impl Controller {
     async fn run_erased(self, reconciler: Arc<dyn Reconciling>) {
         let waker = self.waker();
         let _closing = Closing(waker.queue().clone());
-        let Controller { name, context, workers, overtaken_after, watches, subject, synced, views, .. } = self;
+        let Controller { name, context, workers, overtaken_after, timeout, watches, subject, synced, views, .. } = self;
         let registrations: Vec<Registration> = watches.into_iter().map(|watch| watch(&waker)).collect();
         let shutdown = context.shutdown.clone();
         tokio::select! {
@@ -305,6 +313,7 @@ impl Controller {
             pace: Arc::default(),
             reconciler,
             overtaken_after,
+            timeout,
             overtaken: Arc::default(),
         };
         // Those that were overtaken hold the set that they are in: it does not go by itself with this loop.

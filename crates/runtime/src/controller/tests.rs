@@ -84,3 +84,39 @@ async fn a_key_that_hangs_holds_up_no_other() {
     trigger.fire();
     running.await.unwrap();
 }
+
+/// Fails for good with one key, takes too long with another at first.
+struct Difficult(Mutex<Vec<String>>);
+
+impl Reconciler for Difficult {
+    async fn reconcile(&self, key: &Key, attempt: &Attempt) -> Result<Action, Error> {
+        self.0.lock().unwrap().push(format!("{} {}", key.name(), attempt.number));
+        match key.name() {
+            "wrong" => Err(Error::terminal("it cannot be meant")),
+            _ if attempt.number == 1 => std::future::pending().await,
+            _ => Ok(Action::done()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_is_not_tried_again_and_a_reconcile_that_hangs_is() {
+    let client = scripted(|_, _, _| (404, serde_json::json!({"code": 404, "message": "", "reason": "NotFound"})));
+    let (trigger, shutdown) = Shutdown::new();
+    let context = Context::new(client, Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH), Random::seeded(1), shutdown);
+    let maps = Informer::<ConfigMap>::detached();
+    let difficult = Arc::new(Difficult(Mutex::default()));
+    let controller = Controller::new("difficult", &context).watch(&maps, |change| vec![change.key()]);
+    let running = tokio::spawn(controller.timeout(Duration::from_secs(5)).run_erased(difficult.clone()));
+    tokio::task::yield_now().await;
+    let named = |name: &str| {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(name.into());
+        map
+    };
+    maps.take(Delta::replaced(vec![named("slow"), named("wrong")]));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(*difficult.0.lock().unwrap(), ["slow 1", "wrong 1", "slow 2"]);
+    trigger.fire();
+    running.await.unwrap();
+}

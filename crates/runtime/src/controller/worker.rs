@@ -35,6 +35,8 @@ pub(super) struct Worker {
     pub(super) reconciler: Arc<dyn Reconciling>,
     /// After which time the next key is begun beside one that is not done yet.
     pub(super) overtaken_after: Option<Duration>,
+    /// How long a reconcile may take.
+    pub(super) timeout: Option<Duration>,
     pub(super) overtaken: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -104,6 +106,10 @@ impl Worker {
                     self.waker.add_after(key.clone(), delay);
                 }
             }
+            Err(error @ Error::Terminal(_)) => {
+                span.in_scope(|| tracing::error!(%error, "reconcile failed for good; left until something changes"));
+                queue.forget(key);
+            }
             Err(error) => {
                 span.in_scope(|| tell(&error, failures + 1));
                 self.waker.retry(key.clone(), &attempt.causes);
@@ -131,6 +137,12 @@ impl Worker {
 
     async fn attempt(&self, attempt: &Arc<Attempt>) -> Result<Action, Error> {
         let reconciling = attempt.scope(async { self.reconciler.reconciling(attempt).await });
+        let reconciling = async {
+            match self.timeout {
+                Some(limit) => tokio::time::timeout(limit, reconciling).await.unwrap_or(Err(Error::TimedOut(limit))),
+                None => reconciling.await,
+            }
+        };
         AssertUnwindSafe(reconciling)
             .catch_unwind()
             .await

@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use k8s_openapi::NamespaceResourceScope;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject};
+use kube::api::{ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
 use pintle_kinds::Kind;
 use pintle_meta::Random;
@@ -31,6 +32,8 @@ pub struct Informers {
     silence: Duration,
     cap: Option<usize>,
     cluster: ClusterId,
+    /// The one namespace that is watched; none for all.
+    namespace: Option<Arc<str>>,
     shutdown: Shutdown,
     started: Arc<Started>,
 }
@@ -78,6 +81,7 @@ impl Informers {
             silence: SILENCE,
             cap: None,
             cluster: ClusterId::default(),
+            namespace: None,
             shutdown,
             started: Arc::default(),
         }
@@ -86,6 +90,13 @@ impl Informers {
     /// Informers not yet started are of this cluster.
     pub(crate) fn in_cluster(mut self, cluster: ClusterId) -> Self {
         self.cluster = cluster;
+        self
+    }
+
+    /// Namespaced kinds are watched in one namespace alone, for which a Role is enough; others as before. Both hand out the same
+    /// informers of those.
+    pub(crate) fn in_namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.into());
         self
     }
 
@@ -118,7 +129,7 @@ impl Informers {
         Watching(Arc::downgrade(&self.started))
     }
 
-    /// Every object of a kind, in all namespaces.
+    /// Every object of a kind, in all namespaces, or in the one of the context.
     pub fn of<K>(&self) -> Informer<K>
     where
         K: Kind<DynamicType = ()>,
@@ -160,18 +171,20 @@ impl Informers {
         retention: &Retention<K>,
     ) -> Informer<K> {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = K::url_path(dynamic_type, None);
+        let is_namespaced = TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>();
+        let namespace = self.namespace.as_deref().filter(|_| is_namespaced);
+        let (collection, path) = (K::url_path(dynamic_type, None), K::url_path(dynamic_type, namespace));
         let identity = (TypeId::of::<K>(), path.clone(), selection.clone(), retention.name, retention.decoded);
         if let Some(mirror) = started.get(&identity) {
             return Informer { mirror: mirror.clone(), kind: PhantomData };
         }
-        let api: Api<K> = Api::all_with(self.client.clone(), dynamic_type);
-        let mut source = Source::new(api, selection.clone(), self.silence, self.random.clone());
+        let from = (self.client.clone(), path.clone());
+        let mut source = Source::of::<K>(from, selection.clone(), self.silence, self.random.clone());
         if retention.drops_fields {
             source = source.without_managed_fields();
         }
         let kind = Arc::new(GroupKind::of_dynamic::<K>(dynamic_type));
-        let what = What { kind, codec: K::CODEC, path, selection, cluster: self.cluster };
+        let what = What { kind, codec: K::CODEC, path, collection, selection, cluster: self.cluster };
         let informer = Informer::new(what, retention, self.cap);
         informer.mirror.follow(source, self.resync, self.shutdown.clone());
         started.insert(identity, informer.mirror.clone());

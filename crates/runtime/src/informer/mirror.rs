@@ -65,6 +65,8 @@ pub(super) struct What {
     pub(super) kind: Arc<GroupKind>,
     pub(super) codec: &'static Codec,
     pub(super) path: String,
+    /// The path of the objects of all namespaces.
+    pub(super) collection: String,
     pub(super) selection: Selection,
     pub(super) cluster: ClusterId,
 }
@@ -72,7 +74,8 @@ pub(super) struct What {
 impl What {
     /// Objects of a kind that has no name here.
     pub(super) fn unnamed(codec: &'static Codec, path: &str, selection: Selection) -> Self {
-        What { kind: Arc::default(), codec, path: path.to_owned(), selection, cluster: ClusterId::default() }
+        let (path, collection) = (path.to_owned(), path.to_owned());
+        What { kind: Arc::default(), codec, path, collection, selection, cluster: ClusterId::default() }
     }
 }
 
@@ -249,6 +252,11 @@ impl Mirror {
 
     pub(crate) fn path(&self) -> &str {
         &self.what.path
+    }
+
+    /// The path of the objects of all namespaces, also where those of one are watched.
+    pub(crate) fn collection(&self) -> &str {
+        &self.what.collection
     }
 
     pub(super) fn troubles(&self) -> &Troubles {

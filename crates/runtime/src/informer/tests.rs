@@ -157,6 +157,25 @@ async fn an_informer_survives_hangups_compaction_and_errors() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_loop_with_rights_in_one_namespace_asks_for_nothing_outside() {
+    let asked: Log = Arc::default();
+    let noted = asked.clone();
+    let client = scripted(move |_, path, _| {
+        noted.lock().unwrap().push(path.split('?').next().unwrap_or_default().to_owned());
+        (200, json!({"items": [], "metadata": {"resourceVersion": "1"}}))
+    });
+    let (_trigger, shutdown) = Shutdown::new();
+    let clock = pintle_meta::Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH);
+    let context = crate::Context::new(client, clock, Random::seeded(1), shutdown).in_namespace("shop");
+    context.informers.of::<ConfigMap>().synced().await;
+    context.informers.of::<k8s_openapi::api::core::v1::Node>().synced().await;
+    let mut asked = lines(&asked);
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!(asked, ["/api/v1/namespaces/shop/configmaps", "/api/v1/nodes"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_missed_change_is_caught_by_the_resync() {
     let client = scripted(|_, path, _| {
         let item = serde_json::to_value(map("a", "1", "u1")).unwrap();
