@@ -58,7 +58,7 @@ async fn sync() -> Result<()> {
 
 async fn sync_rows<K>(client: &Client, name: &str, start: impl Fn(&Informers) -> Informer<K>) -> Result<()>
 where
-    K: kube::Resource + serde::de::DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+    K: pintle_runtime::Kind,
 {
     print!("| {name} |");
     for _ in 0..3 {
@@ -150,7 +150,7 @@ struct Measured<K> {
 
 async fn synced<K>(start: impl FnOnce() -> Informer<K>) -> Result<Measured<K>>
 where
-    K: kube::Resource + serde::de::DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+    K: pintle_runtime::Kind,
 {
     let before = resident()?;
     let started = Instant::now();
