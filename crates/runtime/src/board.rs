@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::key::Key;
-use crate::queue::{Metrics, Queue};
+use crate::queue::{Durations, Metrics, Queue};
 
 /// The queues of every loop of a context. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,11 @@ impl Board {
     /// What each loop has counted, in the order in which they started. Loops that have ended are not in it.
     pub fn loops(&self) -> Vec<(String, Metrics)> {
         self.at_work().iter().map(|entry| (entry.name.clone(), entry.queue.metrics())).collect()
+    }
+
+    /// How long their keys waited and were worked on, in the same order.
+    pub(crate) fn durations(&self) -> Vec<Durations> {
+        self.at_work().iter().map(|entry| entry.queue.durations()).collect()
     }
 
     /// Whether no loop has a key ready or in hand. Keys that wait for their time do not count.

@@ -9,6 +9,7 @@ use kube::{Client, core::Status};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::attempt::Attempt;
 use crate::context::Context;
 use crate::controller::Action;
 use crate::error::{ApiError, Error};
@@ -16,6 +17,7 @@ use crate::events::Recorder;
 use crate::owner::Cascade;
 use crate::plan::status::{IfFailed, StatusUpdate};
 use crate::plan::{IfThere, Pace, Plan, What, Write};
+use crate::trace::{self, TraceParent};
 
 #[cfg(test)]
 mod tests;
@@ -158,7 +160,12 @@ impl Executor {
     }
 
     async fn request(&self, write: &Write) -> Result<Outcome, kube::Error> {
-        let request = write.request().map_err(kube::Error::BuildRequest)?;
+        let trace = Attempt::current().and_then(|attempt| attempt.trace);
+        let request = match trace.and_then(|trace| write.traced(trace)) {
+            Some(traced) => traced.request(),
+            None => write.request(),
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
         let answer = self.client.0.request::<Answer>(request).await;
         match (&write.what, answer) {
             (What::StillThere { uid }, Ok(Answer { metadata }))
@@ -188,6 +195,19 @@ impl Executor {
 }
 
 impl Write {
+    /// The same creation, whose object carries the trace on. Nothing for other writes: an applied object would change with
+    /// every reconcile.
+    fn traced(&self, trace: TraceParent) -> Option<Write> {
+        let What::Create { body, count, if_there } = &self.what else { return None };
+        if self.subresource.is_some() {
+            return None;
+        }
+        let mut object: Value = serde_json::from_slice(body).ok()?;
+        trace::annotate_value(&mut object, trace);
+        let what = What::Create { body: object.to_string().into(), count: *count, if_there: *if_there };
+        Some(Write { what, ..self.clone() })
+    }
+
     fn request(&self) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
         let target = Request::new(&self.collection);
         let (post, patching) = (PostParams::default(), PatchParams::default());

@@ -42,6 +42,7 @@
 //! - [`backoff`], [`queue`]: keys that wait to be worked on
 //! - [`controller`]: workers that reconcile keys; [`board`]: what they have to do
 //! - [`cause`], [`attempt`]: why a reconcile runs, and what it is given
+//! - [`trace`]: reconciles as spans of W3C traces
 //! - [`error`]: what can go wrong in a reconcile
 //! - [`plan`]: what a reconcile decided, as data; [`executor`]: carrying it out; [`claim`]: adopting and releasing
 //! - [`objects`]: single objects on the server; [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
@@ -69,6 +70,7 @@ pub mod board;
 pub mod cause;
 pub mod controller;
 pub mod error;
+pub mod trace;
 
 pub mod claim;
 pub mod conditions;

@@ -43,6 +43,7 @@ use crate::key::Key;
 use crate::leader::{LeaderConfig, Leadership, lead};
 use crate::serve::{Health, Metrics, serve};
 use crate::shutdown::{Shutdown, Trigger};
+use crate::trace::Spans;
 
 /// How often the watchdog looks.
 const LOOK: Duration = Duration::from_secs(30);
@@ -104,6 +105,7 @@ pub struct Manager {
     stuck_after: Duration,
     led: Vec<(String, Run)>,
     always: Vec<(String, Run)>,
+    spans: Option<Arc<dyn Spans>>,
     /// Further checks may be added before the start.
     pub health: Health,
     pub metrics: Metrics,
@@ -132,6 +134,7 @@ impl Manager {
             stuck_after: Duration::from_secs(600),
             led: Vec::new(),
             always: Vec::new(),
+            spans: None,
             health: Health::default(),
             metrics: Metrics::default(),
             board: Board::default(),
@@ -148,6 +151,17 @@ impl Manager {
     pub fn serve(mut self, address: SocketAddr) -> Self {
         self.address = Some(address);
         self
+    }
+
+    /// Reconciles become spans there (see [`trace`](crate::trace)).
+    pub fn export_to(mut self, spans: Arc<dyn Spans>) -> Self {
+        self.spans = Some(spans);
+        self
+    }
+
+    /// When the process is told to stop.
+    pub fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
     }
 
     /// A reconcile that takes longer is taken for stuck.
@@ -272,7 +286,10 @@ impl Manager {
         let (client, clock, random) = (self.client.clone(), self.clock.clone(), self.random.clone());
         let mut context = Context::seen_by(self.metrics.clone(), client, clock, random, shutdown);
         context.board = self.board.clone();
-        context
+        match &self.spans {
+            Some(spans) => context.export_to(spans.clone()),
+            None => context,
+        }
     }
 
     /// Names in the log each key whose worker does not come back, once, and each informer that does not sync.

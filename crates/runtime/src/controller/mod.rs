@@ -23,6 +23,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::core::Selector;
 use pintle_kinds::Kind;
+use pintle_meta::Random;
 use tokio::task::JoinSet;
 
 use crate::attempt::Attempt;
@@ -304,6 +305,8 @@ impl Controller {
             () = shutdown.fired() => return,
         }
         tracing::info!(controller = %name, workers, "informers synced; working");
+        context.metrics.workers(&name, workers);
+        let identities = Random::seeded(context.random.fork().next() ^ pintle_meta::hash::stable(name.as_bytes()));
         let worker = Worker {
             name: name.clone(),
             subject: Arc::new(subject.get().cloned().unwrap_or_default()),
@@ -315,6 +318,7 @@ impl Controller {
             overtaken_after,
             timeout,
             overtaken: Arc::default(),
+            identities,
         };
         // Those that were overtaken hold the set that they are in: it does not go by itself with this loop.
         let _ends = EndOvertaken(worker.overtaken.clone());

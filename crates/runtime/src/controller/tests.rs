@@ -120,3 +120,56 @@ async fn a_terminal_error_is_not_tried_again_and_a_reconcile_that_hangs_is() {
     trigger.fire();
     running.await.unwrap();
 }
+
+/// Creates a child for each map that is not one, by a plan.
+fn child_of(maps: &Informer<ConfigMap>, key: &Key) -> Plan {
+    let Some(parent) = maps.get(key).filter(|map| map.data.is_none()) else { return Plan::default() };
+    let mut child = ConfigMap { data: Some(Default::default()), ..ConfigMap::default() };
+    child.metadata.name = Some(format!("{}-child", key.name()));
+    child.metadata.namespace = Some("shop".into());
+    Plan::of(vec![crate::Write::create(&child)]).about(parent.as_ref())
+}
+
+struct Kept(Mutex<Vec<Span>>);
+
+impl Spans for Kept {
+    fn ended(&self, span: Span) {
+        self.0.lock().unwrap().push(span);
+    }
+}
+
+use crate::trace::{self, Span, Spans, TraceParent};
+
+#[tokio::test(start_paused = true)]
+async fn what_a_loop_makes_of_a_traced_object_belongs_to_its_trace() {
+    let created: Arc<Mutex<Vec<serde_json::Value>>> = Arc::default();
+    let seen = created.clone();
+    let client = scripted(move |method, _, body| {
+        assert_eq!(method, "POST");
+        seen.lock().unwrap().push(body.clone());
+        (201, body)
+    });
+    let (trigger, shutdown) = Shutdown::new();
+    let clock = Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH);
+    let spans = Arc::new(Kept(Mutex::default()));
+    let context = Context::new(client, clock, Random::seeded(1), shutdown).export_to(spans.clone());
+    let maps = Informer::<ConfigMap>::detached();
+    let controller = Controller::new("copier", &context).watch(&maps, |change| vec![change.key()]);
+    let view = maps.clone();
+    let running =
+        tokio::spawn(controller.run_plans(Executor::new(&context, "copier"), move |key| child_of(&view, key)));
+    tokio::task::yield_now().await;
+    let parent = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+    let mut map = ConfigMap::default();
+    (map.metadata.name, map.metadata.namespace) = (Some("web".into()), Some("shop".into()));
+    trace::annotate(&mut map.metadata, parent);
+    maps.take(Delta::replaced(vec![map]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let child = created.lock().unwrap().remove(0);
+    let carried = child["metadata"]["annotations"]["tracing.k8s.io/traceparent"].as_str().and_then(TraceParent::parse);
+    let spans = std::mem::take(&mut *spans.0.lock().unwrap());
+    assert_eq!(carried.unwrap().trace_id(), parent.trace_id());
+    assert_eq!((spans[0].parent, Some(spans[0].trace)), (Some(parent), carried), "the next loop continues this span");
+    trigger.fire();
+    running.await.unwrap();
+}

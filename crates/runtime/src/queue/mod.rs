@@ -92,6 +92,8 @@ pub struct Metrics {
     pub oldest_wait: Duration,
     /// How long the longest running work has been going on.
     pub longest_work: Duration,
+    /// How long all running work has been going on, together.
+    pub unfinished_work: Duration,
 }
 
 /// How long keys waited for a worker, and how long the work on them took, since the queue was made.
@@ -99,6 +101,14 @@ pub struct Metrics {
 pub struct Durations {
     pub wait: Histogram,
     pub work: Histogram,
+}
+
+impl Durations {
+    /// Counts those of another queue too.
+    pub(crate) fn add(&mut self, other: &Durations) {
+        self.wait.add(&other.wait);
+        self.work.add(&other.work);
+    }
 }
 
 /// A queue of keys. Cheap to clone; clones are the same queue.

@@ -18,6 +18,7 @@
 
 mod health;
 mod metrics;
+mod observed;
 #[cfg(test)]
 mod tests;
 
