@@ -125,6 +125,8 @@ pub struct Inner {
     pub watches: watches::Pumps,
     pub pace: Pace,
     address: OnceLock<String>,
+    /// What the loops of this process say about themselves.
+    loops: OnceLock<Box<serve::loops::Loops>>,
     nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
     network: ArcSwapOption<Arc<dyn nodes::network::Network>>,
     /// What is shown to API servers beside this one.
@@ -200,6 +202,7 @@ impl ApiServer {
             watches: watches::Pumps::default(),
             pace,
             address: OnceLock::new(),
+            loops: OnceLock::new(),
             nodes: ArcSwapOption::empty(),
             network: ArcSwapOption::empty(),
             front_proxy: aggregate::FrontProxyIdentity::default(),
@@ -261,6 +264,15 @@ impl ApiServer {
         let mut stop = self.stop.subscribe();
         // The sender lives as long as the server: this cannot fail while it is used.
         let _ = stop.wait_for(|stopped| *stopped).await;
+    }
+
+    /// Who tells what the loops of this process do. The first who is named stays.
+    pub fn set_loops(&self, loops: impl Fn() -> serde_json::Value + Send + Sync + 'static) {
+        let _ = self.loops.set(Box::new(loops));
+    }
+
+    fn loops(&self) -> Option<serde_json::Value> {
+        self.loops.get().map(|loops| loops())
     }
 
     /// Where clients reach it, for discovery.

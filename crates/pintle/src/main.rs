@@ -52,6 +52,8 @@ enum Command {
     Snapshot(snapshot::Flags),
     /// Tell how an object came to be as it is: who wrote it, and why.
     Why(why::Flags),
+    /// Show the loops: what they have to do, what fails, and who never rests.
+    Loops(loops::table::Flags),
     /// Make, list and take back the tokens with which machines join.
     Token(token::Flags),
     /// Make this machine a node of a cluster elsewhere, or empty a node.
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Up(flags) => up::run(*flags).map_err(|failure| (failure.to_string(), failure.code())),
         Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Why(flags) => why::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::Loops(flags) => loops::table::run(&flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Image(flags) => image::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Token(flags) => token::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Node(flags) => node::run(flags),

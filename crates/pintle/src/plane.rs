@@ -1,6 +1,6 @@
 //! The one place where the parts are put together: loops, scheduler and nodes over one API server.
 
-use crate::loops::{Choice, SCHEDULER};
+use crate::loops::{Choice, SCHEDULER, account};
 use crate::machine::{self, Machine, Nodes};
 use crate::reach::{self, Reach};
 use pintle_apiserver::ApiServer;
@@ -14,7 +14,7 @@ use pintle_controllers::{Authority, Order};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_network::{NodeNetwork, Range};
-use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
+use pintle_runtime::{Board, Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::{Prepared, Scheduler};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -64,11 +64,19 @@ impl Plane {
         let choice = chosen.loops;
         server.registry.own_loops.store(!choice.is_none(), Ordering::Relaxed);
         let (stop, shutdown) = Shutdown::new();
+        let board = Board::default();
+        server.set_loops({
+            let board = board.clone();
+            move || account::of(&board)
+        });
         let context = {
-            let (server, clock, random) = (server.clone(), clock.clone(), random.clone());
+            let (server, clock, random, board) = (server.clone(), clock.clone(), random.clone(), board.clone());
             move |shutdown: Shutdown| {
                 let client = server.client(User::internal("system:kube-controller-manager"));
-                Context::new(client, clock.clone(), random.clone(), shutdown)
+                let mut context = Context::new(client, clock.clone(), random.clone(), shutdown);
+                // Every leadership has a context of its own; what its loop does is shown with the others.
+                context.board = board.clone();
+                context
             }
         };
         // Everything that is not elected shares its informers.

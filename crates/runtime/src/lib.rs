@@ -46,6 +46,7 @@
 //! - [`error`]: what can go wrong in a reconcile
 //! - [`plan`]: what a reconcile decided, as data; [`executor`]: carrying it out; [`claim`]: adopting and releasing
 //! - [`objects`]: single objects on the server; [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
+//! - [`machine`]: objects that go through phases
 //! - [`storage`]: claims and the volumes that fit them
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
@@ -83,6 +84,8 @@ pub mod plan;
 pub mod status;
 pub mod write;
 
+pub mod machine;
+
 pub mod storage;
 
 pub mod events;
@@ -103,7 +106,7 @@ pub use backoff::Backoff;
 pub use board::Board;
 pub use cause::{Cause, Causes};
 pub use context::Context;
-pub use controller::{Action, Controller, Reconciler, Waker, when};
+pub use controller::{Action, Controller, OnError, Reconciler, Waker, when};
 pub use error::{ApiError, Error};
 pub use events::Recorder;
 pub use executor::{Executor, Failed};

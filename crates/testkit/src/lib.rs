@@ -63,6 +63,10 @@ pub use sweep::Swept;
 mod guide {
     #[doc = include_str!("../../../docs/testing.md")]
     struct Testing;
+    #[doc = include_str!("../../../docs/coming-from-kube-rs.md")]
+    struct ComingFromKubeRs;
+    #[doc = include_str!("../../../docs/coming-from-controller-runtime.md")]
+    struct ComingFromControllerRuntime;
     #[doc = include_str!("../../../docs/guide/01-control-loop.md")]
     struct TheControlLoop;
     #[doc = include_str!("../../../docs/guide/02-informers.md")]

@@ -10,6 +10,7 @@
 //! - Paths and names are kept, values never: a Secret's content cannot be read here.
 
 pub mod header;
+mod hot;
 mod paths;
 pub mod record;
 mod ring;
@@ -120,6 +121,11 @@ impl Causes {
         // Two commits may be noted in the other order.
         records.sort_by_key(|record| record.revision);
         records
+    }
+
+    /// Who wrote one object again and again within the last minute.
+    pub fn hot(&self, now: Timestamp) -> Vec<Value> {
+        hot::hot(&self.records(now), now)
     }
 
     /// How many headers could not be read.

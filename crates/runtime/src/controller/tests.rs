@@ -8,6 +8,7 @@ use super::*;
 use crate::reflector::Delta;
 use crate::shutdown::Shutdown;
 use crate::testing::scripted;
+use crate::trace::{self, Span, Spans, TraceParent};
 use crate::{Clock, Random};
 
 struct Stumbling(Mutex<u32>, tokio::sync::mpsc::Sender<String>);
@@ -138,8 +139,6 @@ impl Spans for Kept {
     }
 }
 
-use crate::trace::{self, Span, Spans, TraceParent};
-
 #[tokio::test(start_paused = true)]
 async fn what_a_loop_makes_of_a_traced_object_belongs_to_its_trace() {
     let created: Arc<Mutex<Vec<serde_json::Value>>> = Arc::default();
@@ -170,6 +169,49 @@ async fn what_a_loop_makes_of_a_traced_object_belongs_to_its_trace() {
     let spans = std::mem::take(&mut *spans.0.lock().unwrap());
     assert_eq!(carried.unwrap().trace_id(), parent.trace_id());
     assert_eq!((spans[0].parent, Some(spans[0].trace)), (Some(parent), carried), "the next loop continues this span");
+    trigger.fire();
+    running.await.unwrap();
+}
+
+/// Notes the keys, and fails at first.
+struct Noting(Mutex<Vec<String>>);
+
+impl Reconciler for Noting {
+    async fn reconcile(&self, key: &Key, _: &Attempt) -> Result<Action, Error> {
+        self.0.lock().unwrap().push(key.to_string());
+        if key.name() == "fails" { Err(Error::Outside("the cloud is away".into())) } else { Ok(Action::done()) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_known_only_at_run_time_is_reconciled_and_wakes_its_owners() {
+    use serde_json::json;
+    let client = scripted(|_, path, _| match path.contains("watch=") {
+        true => (200, json!([])),
+        false => (
+            200,
+            json!({"metadata": {"resourceVersion": "1"}, "items": [{"apiVersion": "example.com/v1",
+            "kind": "Tenant", "metadata": {"name": "fails", "resourceVersion": "1"}}]}),
+        ),
+    });
+    let (trigger, shutdown) = Shutdown::new();
+    let context = Context::new(client, Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH), Random::seeded(1), shutdown);
+    let tenants = kube::api::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("example.com", "v1", "Tenant"));
+    let (owners, children) = (context.informers.dynamic(&tenants), Informer::<ConfigMap>::detached());
+    let noting = Arc::new(Noting(Mutex::default()));
+    let controller = Controller::new("tenant", &context)
+        .owns_in(&children, when::anything)
+        .for_each_in(&owners, when::anything)
+        .on_error(|_, _| OnError::Leave);
+    children.take(Delta::replaced(Vec::<ConfigMap>::new()));
+    let running = tokio::spawn(controller.run_erased(noting.clone()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(*noting.0.lock().unwrap(), ["fails"], "it was told not to try again");
+    let child = json!({"metadata": {"name": "c", "namespace": "shop", "ownerReferences": [
+        {"apiVersion": "example.com/v1", "kind": "Tenant", "name": "fails", "uid": "u", "controller": true}]}});
+    children.take(Delta::replaced(vec![serde_json::from_value::<ConfigMap>(child).unwrap()]));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(*noting.0.lock().unwrap(), ["fails", "fails"], "an owner in no namespace is woken by a child in one");
     trigger.fire();
     running.await.unwrap();
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::expectations::{Expectations, Shown};
+use super::failure::{Decide, OnError};
 use super::pace::Pace;
 use super::{Action, Reconciling, Waker};
 use crate::attempt::Attempt;
@@ -39,6 +40,7 @@ pub(super) struct Worker {
     pub(super) overtaken_after: Option<Duration>,
     /// How long a reconcile may take.
     pub(super) timeout: Option<Duration>,
+    pub(super) on_error: Decide,
     pub(super) overtaken: Arc<Mutex<JoinSet<()>>>,
     /// Where the identities of reconciles come from: apart, so that logs and traces change nothing else that is random.
     pub(super) identities: Random,
@@ -127,18 +129,41 @@ impl Worker {
             Ok(action) => {
                 span.in_scope(|| tracing::debug!(written = ?attempt.written(), again = ?action.delay(), "reconciled"));
                 queue.forget(key);
+                self.waker.record().succeeded(key);
                 if let Some(delay) = action.delay() {
                     self.waker.add_after(key.clone(), delay);
                 }
             }
-            Err(error @ Error::Terminal(_)) => {
-                span.in_scope(|| tracing::error!(%error, "reconcile failed for good; left until something changes"));
-                queue.forget(key);
-            }
             Err(error) => {
-                span.in_scope(|| tell(&error, failures + 1));
-                self.waker.retry(key.clone(), &attempt.causes);
+                let decided = self.decide(&error, &attempt);
+                let over = (self.context.clock.now(), decided == OnError::Leave);
+                self.waker.record().failed(key, failures + 1, &error.to_string(), over);
+                match decided {
+                    OnError::Leave => {
+                        span.in_scope(
+                            || tracing::error!(%error, "reconcile failed for good; left until something changes"),
+                        );
+                        queue.forget(key);
+                    }
+                    OnError::After(time) => {
+                        span.in_scope(|| tell(&error, failures + 1));
+                        self.waker.put_back(key.clone(), &attempt.causes, time);
+                    }
+                    OnError::Backoff => {
+                        span.in_scope(|| tell(&error, failures + 1));
+                        self.waker.retry(key.clone(), &attempt.causes);
+                    }
+                }
             }
+        }
+    }
+
+    /// Of a conflict nothing is to be learned but that the cache was behind.
+    fn decide(&self, error: &Error, attempt: &Attempt) -> OnError {
+        match error {
+            Error::Stale => OnError::Backoff,
+            Error::Api(refused) if refused.is_conflict() => OnError::Backoff,
+            _ => (self.on_error)(error, attempt),
         }
     }
 

@@ -250,6 +250,10 @@ impl Mirror {
         self.versions.reached(version).await;
     }
 
+    pub(crate) fn kind(&self) -> &Arc<GroupKind> {
+        &self.what.kind
+    }
+
     pub(crate) fn path(&self) -> &str {
         &self.what.path
     }
