@@ -63,12 +63,6 @@ pub const TABLE: &[Row] = &[
         "Pintle allocates service addresses from its own range: this ServiceCIDR is stored and has no effect",
     ),
     kind(
-        "autoscaling",
-        "horizontalpodautoscalers",
-        Actor::Loops,
-        "Pintle does not autoscale yet: this HorizontalPodAutoscaler is stored and has no effect",
-    ),
-    kind(
         "networking.k8s.io",
         "ingresses",
         Actor::Loops,

@@ -8,6 +8,7 @@
 //! - `statefulset`: Pods with names and storage of their own, in order
 //! - `job`: Pods that run until enough of them have succeeded
 //! - `cronjob`: a Job at each time of a schedule; `ttlafterfinished`: Jobs that have ended go after a while
+//! - `horizontalpodautoscaler`: as many replicas as keep metrics at their targets
 //! - `podgc`: Pods that no node will end
 //! - `garbage`: what goes when its owner goes
 //! - `namespace`: what goes when its namespace goes
@@ -23,7 +24,7 @@
 //! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
 //! - `tokencleaner`: what lets machines join goes when it has expired
 //! - `roleaggregation`: which rules an aggregating ClusterRole shows
-//! - `csr`, `history`, `pods`: what several loops ask about requests, ControllerRevisions and Pods
+//! - `csr`, `history`, `pods`, `scales`: what several loops ask about requests, ControllerRevisions, Pods and Scales
 //!
 //! A loop's folder has the same files as its siblings': `mod.rs` says what it watches and reads, `plan.rs` decides without I/O,
 //! `tests.rs` says what a user would lose. The framework's executor does what was decided.
@@ -40,6 +41,8 @@ mod statefulset;
 mod cronjob;
 mod job;
 mod ttlafterfinished;
+
+mod horizontalpodautoscaler;
 
 mod podgc;
 
@@ -75,6 +78,7 @@ mod roleaggregation;
 mod csr;
 mod history;
 mod pods;
+mod scales;
 
 pub use csrsigning::{Authority, Order};
 

@@ -49,6 +49,9 @@ pub fn roster() -> Vec<Loop> {
         entry("ttlafterfinished", "ttl-after-finished-controller", |context, _| {
             Box::pin(crate::ttlafterfinished::run(context))
         }),
+        entry("horizontalpodautoscaler", "horizontal-pod-autoscaler", |context, _| {
+            Box::pin(crate::horizontalpodautoscaler::run(context))
+        }),
         entry("podgc", "pod-garbage-collector", |context, _| Box::pin(crate::podgc::run(context))),
         entry("garbage", "garbage-collector", |context, _| Box::pin(crate::garbage::run(context))),
         entry("namespace", "namespace-controller", |context, _| Box::pin(crate::namespace::run(context))),

@@ -19,6 +19,7 @@ pub struct Builder {
     pub(crate) scheduler: bool,
     pub(crate) isolated: bool,
     pub(crate) network: bool,
+    pub(crate) usage: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
     pub(crate) pace: Pace,
     pub(crate) epoch: Timestamp,
@@ -45,6 +46,7 @@ impl Default for Builder {
             scheduler: true,
             isolated: false,
             network: false,
+            usage: false,
             store: None,
             pace: UNHURRIED,
             epoch: Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH),
@@ -101,6 +103,13 @@ impl Builder {
     #[must_use]
     pub fn network(mut self) -> Self {
         self.network = true;
+        self
+    }
+
+    /// The API server asks the nodes what their Pods use, and serves `metrics.k8s.io`.
+    #[must_use]
+    pub fn usage(mut self) -> Self {
+        self.usage = true;
         self
     }
 

@@ -1,6 +1,7 @@
 //! Starting a cluster in the test's process, its clients and its loops.
 
 use crate::activity::Activity;
+use crate::answering::Answering;
 use crate::network::Kernels;
 use crate::outside::Nowhere;
 use crate::processes::Processes;
@@ -38,6 +39,8 @@ pub struct Cluster {
     pub(crate) world: Simulated,
     /// What the kernels of these machines were told.
     pub(crate) kernels: Kernels,
+    /// The node agents, as the API server reaches them.
+    pub(crate) answering: Answering,
     context: Context,
     _stop: Trigger,
 }
@@ -88,6 +91,9 @@ impl Cluster {
             root_ca: builder.root_ca,
         })
         .await;
+        if builder.usage {
+            cluster.server.set_nodes(Arc::new(cluster.answering.clone())).await;
+        }
         for name in builder.loops {
             cluster.start_loop(name);
         }
@@ -142,6 +148,7 @@ impl Cluster {
             root_ca,
             world,
             kernels,
+            answering: Answering::default(),
             context,
             _stop: stop,
         }

@@ -75,11 +75,13 @@ impl Cluster {
 
     /// Starts the agents of the first `count` nodes.
     pub fn start_nodes_of(&self, count: u16) {
-        let (world, lease) = (self.world.clone(), self.lease);
+        let (world, lease, answering) = (self.world.clone(), self.lease, self.answering.clone());
         let factory: Factory = Arc::new(move |context: Context| {
-            let world = world.clone();
+            let (world, answering) = (world.clone(), answering.clone());
             async move {
-                let _lost_at_once = Crashing(Some(Fleet::simulated(&context, &world, count, lease)));
+                let fleet = Fleet::simulated(&context, &world, count, lease);
+                answering.is(fleet.serving());
+                let _lost_at_once = Crashing(Some(fleet));
                 context.shutdown.fired().await;
             }
             .boxed()
