@@ -77,8 +77,10 @@ pub const TABLE: &[Row] = &[
     field(
         ("storage.k8s.io", "storageclasses", "provisioner"),
         Actor::Loops,
-        "Pintle does not provision volumes yet: claims of this StorageClass wait for a volume unless its provisioner is installed",
-        |class| object::text(class, &["provisioner"]) != "kubernetes.io/no-provisioner",
+        "Pintle provisions volumes of pintle.dev/local-path alone: claims of this StorageClass wait for a volume unless its provisioner is installed",
+        |class| {
+            !matches!(object::text(class, &["provisioner"]), "kubernetes.io/no-provisioner" | "pintle.dev/local-path")
+        },
     ),
     kind(
         "storage.k8s.io",

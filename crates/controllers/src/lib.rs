@@ -18,6 +18,8 @@
 //! - `nodeipam`: which addresses the Pods of each node get
 //! - `nodelifecycle`, `tainteviction`: what becomes of a node that falls silent, and of its Pods
 //! - `volumes`: claims and volumes find each other
+//! - `localpath`: a directory of this machine for each claim of the default class
+//! - `ephemeralvolume`: claims for the volumes that live as long as their Pod
 //! - `protection`: storage that is deleted stays until nothing uses it
 //! - `disruption`: how many Pods may be evicted now
 //! - `resourcequota`: how much of each quota is used
@@ -60,6 +62,8 @@ mod nodeipam;
 mod nodelifecycle;
 mod tainteviction;
 
+mod ephemeralvolume;
+mod localpath;
 mod volumes;
 
 mod protection;
@@ -81,5 +85,6 @@ mod pods;
 mod scales;
 
 pub use csrsigning::{Authority, Order};
+pub use localpath::LocalVolumes;
 
 pub use roster::{Loop, Options, Running, roster, start};

@@ -8,6 +8,7 @@ use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
 use crate::csrsigning::Authority;
+use crate::localpath::LocalVolumes;
 
 /// What loops are told beside their context.
 #[derive(Clone, Default)]
@@ -18,6 +19,8 @@ pub struct Options {
     pub authority: Option<Authority>,
     /// Whether this machine is the cluster's node: without that no loop touches its disk.
     pub is_node: bool,
+    /// Where volumes are made for claims of the default class; without a place nobody makes any here.
+    pub local_volumes: Option<LocalVolumes>,
     /// The addresses of all Pods, of which each node gets a part; without them nobody gives any out.
     pub cluster_cidrs: Vec<Range>,
 }
@@ -70,6 +73,12 @@ pub fn roster() -> Vec<Loop> {
         entry("clusterdns", "cluster-dns-controller", |context, _| Box::pin(crate::clusterdns::run(context))),
         entry("volumes", "persistentvolume-controller", |context, options| {
             Box::pin(crate::volumes::run(context, options.is_node))
+        }),
+        entry("localpath", "local-path-provisioner", |context, options| {
+            Box::pin(crate::localpath::run(context, options.local_volumes))
+        }),
+        entry("ephemeralvolume", "ephemeral-volume-controller", |context, _| {
+            Box::pin(crate::ephemeralvolume::run(context))
         }),
         entry("protection", "pvc-protection-controller", |context, _| Box::pin(crate::protection::run(context))),
         entry("disruption", "disruption-controller", |context, _| Box::pin(crate::disruption::run(context))),

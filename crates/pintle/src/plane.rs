@@ -10,13 +10,14 @@ use pintle_apiserver::nodes::remote::Remote;
 use pintle_apiserver::pki::{Pki, PkiError, Terms};
 use pintle_container::Simulated;
 use pintle_controllers::roster::{Options, Running};
-use pintle_controllers::{Authority, Order};
+use pintle_controllers::{Authority, LocalVolumes, Order};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_network::{NodeNetwork, Range};
 use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::{Prepared, Scheduler};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinHandle;
@@ -39,6 +40,8 @@ pub(crate) struct Chosen<'a> {
     /// The addresses of all Pods, of which each machine gets a part.
     pub(crate) pods: &'a [Range],
     pub(crate) scheduler: &'a Prepared,
+    /// Where volumes of the default class are made.
+    pub(crate) volumes: Option<&'a Path>,
 }
 
 /// The loops and the scheduler, which is one too.
@@ -79,6 +82,11 @@ impl Plane {
             root_ca: Some(pki.ca_pem.clone()),
             authority: Some(authority(pki.clone())),
             is_node,
+            // Of several processes any may lead the loop, and each has a disk of its own.
+            local_volumes: chosen
+                .volumes
+                .filter(|_| identity.is_none())
+                .and_then(|directory| volumes_of(&nodes, directory)),
             cluster_cidrs: chosen.pods.to_vec(),
         };
         let loops = match identity {
@@ -163,6 +171,18 @@ impl Plane {
         }
         self.nodes.stop().await;
         machine::stop(self.network, self.machine.map(|machine| *machine)).await;
+    }
+}
+
+/// Where claims of the default class get their volumes: on this machine, if that is the node.
+fn volumes_of(nodes: &Nodes, directory: &Path) -> Option<LocalVolumes> {
+    match nodes {
+        Nodes::Simulated(0) => None,
+        Nodes::Simulated(_) => Some(LocalVolumes::Simulated),
+        Nodes::Machine(machine) => {
+            let directory = std::path::absolute(directory).ok()?;
+            Some(LocalVolumes::Below { directory, node: machine.config.name.clone() })
+        }
     }
 }
 
@@ -261,7 +281,7 @@ mod tests {
         let (server, client, clock, pki) = serve().await;
         let random = Random::seeded(1);
         let all = Choice::parse("*").unwrap();
-        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default() };
+        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default(), volumes: None };
         let begin =
             |name: &str| Plane::start(&server, &clock, &random, &pki, Nodes::Simulated(0), Some(name.to_owned()), &all);
         let all_held_by = async |name: &str, count: usize| {
@@ -303,7 +323,7 @@ mod tests {
     async fn a_process_that_is_alone_writes_no_leases() {
         let (server, client, clock, pki) = serve().await;
         let all = Choice::parse("*").unwrap();
-        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default() };
+        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default(), volumes: None };
         let plane = Plane::start(&server, &clock, &Random::seeded(1), &pki, Nodes::Simulated(0), None, &all);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(holders(&client).await.is_empty());

@@ -20,6 +20,7 @@ pub struct Builder {
     pub(crate) isolated: bool,
     pub(crate) network: bool,
     pub(crate) usage: bool,
+    pub(crate) makes_volumes: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
     pub(crate) pace: Pace,
     pub(crate) epoch: Timestamp,
@@ -47,6 +48,7 @@ impl Default for Builder {
             isolated: false,
             network: false,
             usage: false,
+            makes_volumes: false,
             store: None,
             pace: UNHURRIED,
             epoch: Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH),
@@ -110,6 +112,13 @@ impl Builder {
     #[must_use]
     pub fn usage(mut self) -> Self {
         self.usage = true;
+        self
+    }
+
+    /// Claims get volumes of the cluster's default class, as with `pintle up`. Simulated nodes have no disks: nothing is written.
+    #[must_use]
+    pub fn local_volumes(mut self) -> Self {
+        self.makes_volumes = true;
         self
     }
 

@@ -35,6 +35,7 @@ pub struct Cluster {
     pub(crate) lease: Duration,
     pub(crate) isolated: bool,
     pub(crate) root_ca: String,
+    pub(crate) makes_volumes: bool,
     /// The simulated machines and their containers.
     pub(crate) world: Simulated,
     /// What the kernels of these machines were told.
@@ -58,6 +59,7 @@ pub(crate) struct Origin {
     pub(crate) isolated: bool,
     pub(crate) pace: Pace,
     pub(crate) root_ca: String,
+    pub(crate) makes_volumes: bool,
 }
 
 impl Cluster {
@@ -89,6 +91,7 @@ impl Cluster {
             isolated: builder.isolated,
             pace: builder.pace,
             root_ca: builder.root_ca,
+            makes_volumes: builder.makes_volumes,
         })
         .await;
         if builder.usage {
@@ -111,7 +114,8 @@ impl Cluster {
 
     /// A cluster with no loop.
     pub(crate) async fn over(origin: Origin) -> Cluster {
-        let Origin { seed, store, clock, random, world, kernels, nodes, lease, isolated, root_ca, pace } = origin;
+        let Origin { seed, store, clock, random, world, kernels, nodes, lease, isolated, root_ca, makes_volumes, pace } =
+            origin;
         let activity = Activity::of(&*store);
         let parts = Parts {
             store: store.clone(),
@@ -146,6 +150,7 @@ impl Cluster {
             lease,
             isolated,
             root_ca,
+            makes_volumes,
             world,
             kernels,
             answering: Answering::default(),

@@ -5,7 +5,7 @@ use crate::authority::authority;
 use crate::cluster::token_key;
 use crate::processes::{Factory, Process};
 use futures::FutureExt;
-use pintle_controllers::roster;
+use pintle_controllers::{LocalVolumes, roster};
 use pintle_kubelet::Fleet;
 use pintle_runtime::Context;
 use pintle_scheduler::{Prepared, Scheduler};
@@ -52,11 +52,13 @@ impl Cluster {
         let known = roster::roster().into_iter().find(|known| known.name == name);
         let known =
             known.unwrap_or_else(|| panic!("there is no loop {name:?}; `pintle_controllers::roster` lists them"));
-        let root_ca = self.root_ca.clone();
+        let (root_ca, makes_volumes) = (self.root_ca.clone(), self.makes_volumes);
         let factory: Factory = Arc::new(move |context: Context| {
             let authority = Some(authority(token_key()));
+            let local_volumes = makes_volumes.then_some(LocalVolumes::Simulated);
             let cluster_cidrs = POD_RANGE.parse().into_iter().collect();
-            let options = roster::Options { root_ca: Some(root_ca.clone()), authority, is_node: false, cluster_cidrs };
+            let root_ca = Some(root_ca.clone());
+            let options = roster::Options { root_ca, authority, is_node: false, local_volumes, cluster_cidrs };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);
