@@ -14,6 +14,8 @@
 //! - `namespace`: what goes when its namespace goes
 //! - `serviceaccount`, `rootca`: what every namespace has
 //! - `endpointslice`: which Pods stand behind a Service
+//! - `endpointslicemirroring`: Endpoints written by hand, as slices
+//! - `servicelb`: the nodes' addresses for Services of type LoadBalancer
 //! - `clusterdns`: which nodes answer names
 //! - `nodeipam`: which addresses the Pods of each node get
 //! - `nodelifecycle`, `tainteviction`: what becomes of a node that falls silent, and of its Pods
@@ -56,6 +58,8 @@ mod rootca;
 mod serviceaccount;
 
 mod endpointslice;
+mod endpointslicemirroring;
+mod servicelb;
 
 mod clusterdns;
 mod nodeipam;

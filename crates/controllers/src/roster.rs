@@ -65,6 +65,10 @@ pub fn roster() -> Vec<Loop> {
             Box::pin(crate::rootca::run(context, options.root_ca))
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
+        entry("endpointslicemirroring", "endpointslicemirroring-controller", |context, _| {
+            Box::pin(crate::endpointslicemirroring::run(context))
+        }),
+        entry("servicelb", "service-lb-controller", |context, _| Box::pin(crate::servicelb::run(context))),
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
         entry("tainteviction", "taint-eviction-controller", |context, _| Box::pin(crate::tainteviction::run(context))),
         entry("nodeipam", "node-ipam-controller", |context, options| {

@@ -140,13 +140,6 @@ fn user(name: &str, claim: &str) -> Value {
     user
 }
 
-/// A Pod whose volume is this claim.
-fn user(name: &str, claim: &str) -> Value {
-    let mut user = pod(name);
-    user["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]);
-    user
-}
-
 /// Kubernetes issue 19860: a provisioner that had not seen what it wrote made two volumes for one claim. external-provisioner
 /// issue 1469: one that had not seen that the claim was gone made a volume that nobody removes.
 #[test]
