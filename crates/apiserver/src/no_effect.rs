@@ -69,12 +69,6 @@ pub const TABLE: &[Row] = &[
         "Pintle has no ingress controller: this Ingress has no effect unless one is installed",
     ),
     field(
-        ("", "services", "spec.type=LoadBalancer"),
-        Actor::Loops,
-        "Pintle provides no load balancers: this Service has a node port but gets no external address",
-        |service| object::text(service, &["spec", "type"]) == "LoadBalancer",
-    ),
-    field(
         ("storage.k8s.io", "storageclasses", "provisioner"),
         Actor::Loops,
         "Pintle provisions volumes of pintle.dev/local-path alone: claims of this StorageClass wait for a volume unless its provisioner is installed",

@@ -13,6 +13,7 @@
 //! - `garbage`: what goes when its owner goes
 //! - `namespace`: what goes when its namespace goes
 //! - `serviceaccount`, `rootca`: what every namespace has
+//! - `serviceaccounttoken`: tokens of service accounts in Secrets
 //! - `endpointslice`: which Pods stand behind a Service
 //! - `endpointslicemirroring`: Endpoints written by hand, as slices
 //! - `servicelb`: the nodes' addresses for Services of type LoadBalancer
@@ -56,6 +57,7 @@ mod namespace;
 
 mod rootca;
 mod serviceaccount;
+mod serviceaccounttoken;
 
 mod endpointslice;
 mod endpointslicemirroring;
@@ -90,5 +92,6 @@ mod scales;
 
 pub use csrsigning::{Authority, Order};
 pub use localpath::LocalVolumes;
+pub use serviceaccounttoken::{SecretToken, TokenSigner};
 
 pub use roster::{Loop, Options, Running, roster, start};

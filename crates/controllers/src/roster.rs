@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::csrsigning::Authority;
 use crate::localpath::LocalVolumes;
+use crate::serviceaccounttoken::TokenSigner;
 
 /// What loops are told beside their context.
 #[derive(Clone, Default)]
@@ -17,6 +18,8 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// Who signs certificates; without it nobody does here.
     pub authority: Option<Authority>,
+    /// Who signs tokens for Secrets; without it those stay without a token.
+    pub token_signer: Option<TokenSigner>,
     /// Whether this machine is the cluster's node: without that no loop touches its disk.
     pub is_node: bool,
     /// Where volumes are made for claims of the default class; without a place nobody makes any here.
@@ -60,6 +63,9 @@ pub fn roster() -> Vec<Loop> {
         entry("namespace", "namespace-controller", |context, _| Box::pin(crate::namespace::run(context))),
         entry("serviceaccount", "serviceaccount-controller", |context, _| {
             Box::pin(crate::serviceaccount::run(context))
+        }),
+        entry("serviceaccounttoken", "tokens-controller", |context, options| {
+            Box::pin(crate::serviceaccounttoken::run(context, options.token_signer, options.root_ca))
         }),
         entry("rootca", "root-ca-cert-publisher", |context, options| {
             Box::pin(crate::rootca::run(context, options.root_ca))

@@ -4,13 +4,13 @@ use crate::loops::{Choice, SCHEDULER};
 use crate::machine::{self, Machine, Nodes};
 use crate::reach::{self, Reach};
 use pintle_apiserver::ApiServer;
-use pintle_apiserver::authn::User;
+use pintle_apiserver::authn::{Legacy, User};
 use pintle_apiserver::nodes::network::Direct;
 use pintle_apiserver::nodes::remote::Remote;
 use pintle_apiserver::pki::{Pki, PkiError, Terms};
 use pintle_container::Simulated;
 use pintle_controllers::roster::{Options, Running};
-use pintle_controllers::{Authority, LocalVolumes, Order};
+use pintle_controllers::{Authority, LocalVolumes, Order, SecretToken, TokenSigner};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_network::{NodeNetwork, Range};
@@ -81,6 +81,7 @@ impl Plane {
         let options = Options {
             root_ca: Some(pki.ca_pem.clone()),
             authority: Some(authority(pki.clone())),
+            token_signer: Some(token_signer(server.clone())),
             is_node,
             // Of several processes any may lead the loop, and each has a disk of its own.
             local_volumes: chosen
@@ -172,6 +173,15 @@ impl Plane {
         self.nodes.stop().await;
         machine::stop(self.network, self.machine.map(|machine| *machine)).await;
     }
+}
+
+/// The server's own key, as the loop that fills Secrets knows it.
+fn token_signer(server: ApiServer) -> TokenSigner {
+    Arc::new(move |token| {
+        let SecretToken { namespace, secret, account, account_uid } = token.clone();
+        let of = Legacy { namespace, secret, account, account_uid };
+        server.issue_for_secret(of).map_err(|error| error.to_string())
+    })
 }
 
 /// Where claims of the default class get their volumes: on this machine, if that is the node.

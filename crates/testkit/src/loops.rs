@@ -1,7 +1,7 @@
 //! The loops of a cluster: built-in ones by name, a user's own, the scheduler, the node agents.
 
 use crate::Cluster;
-use crate::authority::authority;
+use crate::authority::{authority, token_signer};
 use crate::cluster::token_key;
 use crate::processes::{Factory, Process};
 use futures::FutureExt;
@@ -52,13 +52,15 @@ impl Cluster {
         let known = roster::roster().into_iter().find(|known| known.name == name);
         let known =
             known.unwrap_or_else(|| panic!("there is no loop {name:?}; `pintle_controllers::roster` lists them"));
-        let (root_ca, makes_volumes) = (self.root_ca.clone(), self.makes_volumes);
+        let (root_ca, makes_volumes, server) = (self.root_ca.clone(), self.makes_volumes, self.server.clone());
         let factory: Factory = Arc::new(move |context: Context| {
             let authority = Some(authority(token_key()));
             let local_volumes = makes_volumes.then_some(LocalVolumes::Simulated);
             let cluster_cidrs = POD_RANGE.parse().into_iter().collect();
             let root_ca = Some(root_ca.clone());
-            let options = roster::Options { root_ca, authority, is_node: false, local_volumes, cluster_cidrs };
+            let token_signer = Some(token_signer(server.clone()));
+            let options =
+                roster::Options { root_ca, authority, token_signer, is_node: false, local_volumes, cluster_cidrs };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);

@@ -119,10 +119,9 @@ fn groups(endpoints: &Endpoints) -> (Groups, Skipped) {
             };
             let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
             let group = groups.entry(group_key(family, &ports)).or_insert_with(|| (family, ports.clone(), Vec::new()));
-            let known = group
-                .2
-                .iter()
-                .any(|known| known.addresses[0] == ip.to_string() && known.target_ref == address.target_ref);
+            let shown = ip.to_string();
+            let is_it = |known: &Endpoint| known.addresses[0] == shown && known.target_ref == address.target_ref;
+            let known = group.2.iter().any(is_it);
             if group.2.len() >= LARGEST {
                 skipped.too_many += 1;
             } else if !known {

@@ -116,3 +116,58 @@ fn rules_that_the_kernel_refuses_or_takes_without_an_answer_are_written_anew() {
         }
     });
 }
+
+/// Kubernetes issue 125354: Endpoints that were made again while the loop was down had no slices afterwards.
+#[test]
+fn endpoints_written_by_hand_are_shown_as_slices_wherever_their_loop_is_lost() {
+    let by_hand = |name: &str, ip: &str| {
+        let subsets = json!([{"addresses": [{"ip": ip}], "ports": [{"port": 80}]}]);
+        json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "namespace": "default"}, "subsets": subsets})
+    };
+    let service = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"ports": [{"port": 80}]}})
+    };
+    let scenario = Scenario::of("endpointslicemirroring-controller")
+        .on(with(&["endpointslicemirroring", "endpointslice", "serviceaccount", "garbage"], 0, false))
+        .steps(move |cluster| async move {
+            for name in ["kept", "again", "gone", "selects"] {
+                create(&cluster, service(name)).await;
+                create(&cluster, by_hand(name, "10.1.2.3")).await;
+            }
+            cluster.settle().await;
+            for name in ["again", "gone"] {
+                delete::<k8s_openapi::api::core::v1::Endpoints>(&cluster, name, DeleteParams::default()).await;
+            }
+            create(&cluster, by_hand("again", "10.1.2.4")).await;
+            merge::<Service>(&cluster, "selects", json!({"spec": {"selector": {"app": "web"}}})).await;
+            let more =
+                json!({"subsets": [{"addresses": [{"ip": "10.1.2.5"}, {"ip": "10.1.2.6"}], "ports": [{"port": 81}]}]});
+            merge::<k8s_openapi::api::core::v1::Endpoints>(&cluster, "kept", more).await;
+        });
+    torture(&scenario);
+}
+
+#[test]
+fn a_load_balancer_has_the_addresses_of_the_nodes_wherever_its_loop_is_lost() {
+    let service = |name: &str, port: u16| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": port}]}})
+    };
+    let loops = ["servicelb", "endpointslice", "serviceaccount", "garbage", "nodelifecycle"];
+    let scenario = Scenario::of("service-lb-controller").on(with(&loops, 2, true)).steps(move |cluster| async move {
+        create(&cluster, service("first", 80)).await;
+        cluster.settle().await;
+        create(&cluster, service("second", 80)).await;
+        let mut near = service("near", 81);
+        near["spec"]["externalTrafficPolicy"] = json!("Local");
+        create(&cluster, near).await;
+        create(&cluster, pod("a")).await;
+        create(&cluster, service("back", 82)).await;
+        cluster.settle().await;
+        merge::<Service>(&cluster, "back", json!({"spec": {"type": "ClusterIP"}})).await;
+        // Its port comes free for the second.
+        delete::<Service>(&cluster, "first", DeleteParams::background()).await;
+    });
+    torture(&scenario);
+}

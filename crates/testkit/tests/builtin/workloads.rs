@@ -229,6 +229,7 @@ fn replicas_follow_the_load_wherever_the_autoscaler_is_lost() {
         json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
             "metadata": {"name": name, "namespace": "default"}, "spec": {"maxReplicas": maximum,
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 30}},
                 "metrics": [{"type": "Resource", "resource": {"name": "cpu",
                     "target": {"type": "Utilization", "averageUtilization": 50}}}]}})
     };
@@ -240,11 +241,11 @@ fn replicas_follow_the_load_wherever_the_autoscaler_is_lost() {
         // Written on an old ReplicaSet only if it still has Pods when the Deployment is scaled.
         .ignoring("desired-replicas")
         .ignoring("max-replicas")
-        .patience(Duration::from_secs(15 * 60))
+        .patience(Duration::from_secs(3 * 60))
         .steps(move |cluster| async move {
             create(&cluster, deployment("900m")).await;
             create(&cluster, autoscaler("web", 5)).await;
-            cluster.advance(Duration::from_secs(8 * 60)).await;
+            cluster.advance(Duration::from_secs(2 * 60)).await;
             let idle =
                 json!({"spec": {"template": {"metadata": {"annotations": {"simulated.pintle.dev/cpu": "200m"}}}}});
             merge::<Deployment>(&cluster, "web", idle).await;
