@@ -156,8 +156,6 @@ fn a_secret_has_the_token_of_its_account_and_goes_with_it_wherever_that_loop_is_
             create(&cluster, secret("of-nobody", "nobody")).await;
             cluster.settle().await;
             delete::<k8s_openapi::api::core::v1::ServiceAccount>(&cluster, "gone", DeleteParams::default()).await;
-            cluster.settle().await;
-            create(&cluster, account("gone")).await;
         });
     torture(&scenario);
 }
