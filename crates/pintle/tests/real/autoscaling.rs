@@ -1,7 +1,10 @@
 //! Replicas by measured CPU: up while containers are busy, and down when they are not any more.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
+use crate::harness::eventually_within;
 use crate::node::{IMAGE, Real, can_run};
 
 fn deployment(script: &str) -> Value {
@@ -10,6 +13,15 @@ fn deployment(script: &str) -> Value {
         "replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {
             "metadata": {"labels": {"app": "web"}}, "spec": {"terminationGracePeriodSeconds": 0,
                 "containers": [{"name": "c", "image": IMAGE, "command": ["sh", "-c", script], "resources": resources}]}}}})
+}
+
+/// Usage is measured every ten seconds and looked at every fifteen; a Pod counts a while after it is ready.
+async fn until(cluster: &Real, replicas: &str) {
+    eventually_within(Duration::from_secs(180), &format!("there are {replicas} replicas"), async || {
+        let answer = cluster.run("get deployment web -o jsonpath={.spec.replicas}").await;
+        if answer.stdout == replicas { Ok(()) } else { Err(answer.to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -27,13 +39,12 @@ async fn busy_containers_are_joined_by_others_which_go_when_there_is_nothing_to_
                 "metrics": [{"type": "Resource", "resource": {"name": "cpu",
                     "target": {"type": "Utilization", "averageUtilization": 50}}}]}}))
         .await;
-    let replicas = "get deployment web -o jsonpath={.spec.replicas}";
-    cluster.until(replicas, |replicas| replicas == "3").await;
+    until(&cluster, "3").await;
     let told = cluster.ok("describe hpa web").await;
     assert!(told.contains("reason: cpu resource utilization (percentage of request) above target"), "{told}");
     let idle = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "command": ["sleep", "10000"]}]}}}});
     cluster.ok(&format!("patch deployment web -p {}", idle.to_string().replace(' ', ""))).await;
-    cluster.until(replicas, |replicas| replicas == "1").await;
+    until(&cluster, "1").await;
     let told = cluster.ok("describe hpa web").await;
     assert!(told.contains("New size: 1; reason: All metrics below target"), "{told}");
 }
