@@ -8,6 +8,8 @@ use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
 use crate::csrsigning::Authority;
+use crate::localpath::LocalVolumes;
+use crate::serviceaccounttoken::TokenSigner;
 
 /// What loops are told beside their context.
 #[derive(Clone, Default)]
@@ -16,8 +18,12 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// Who signs certificates; without it nobody does here.
     pub authority: Option<Authority>,
+    /// Who signs tokens for Secrets; without it those stay without a token.
+    pub token_signer: Option<TokenSigner>,
     /// Whether this machine is the cluster's node: without that no loop touches its disk.
     pub is_node: bool,
+    /// Where volumes are made for claims of the default class; without a place nobody makes any here.
+    pub local_volumes: Option<LocalVolumes>,
     /// The addresses of all Pods, of which each node gets a part; without them nobody gives any out.
     pub cluster_cidrs: Vec<Range>,
 }
@@ -49,16 +55,26 @@ pub fn roster() -> Vec<Loop> {
         entry("ttlafterfinished", "ttl-after-finished-controller", |context, _| {
             Box::pin(crate::ttlafterfinished::run(context))
         }),
+        entry("horizontalpodautoscaler", "horizontal-pod-autoscaler", |context, _| {
+            Box::pin(crate::horizontalpodautoscaler::run(context))
+        }),
         entry("podgc", "pod-garbage-collector", |context, _| Box::pin(crate::podgc::run(context))),
         entry("garbage", "garbage-collector", |context, _| Box::pin(crate::garbage::run(context))),
         entry("namespace", "namespace-controller", |context, _| Box::pin(crate::namespace::run(context))),
         entry("serviceaccount", "serviceaccount-controller", |context, _| {
             Box::pin(crate::serviceaccount::run(context))
         }),
+        entry("serviceaccounttoken", "tokens-controller", |context, options| {
+            Box::pin(crate::serviceaccounttoken::run(context, options.token_signer, options.root_ca))
+        }),
         entry("rootca", "root-ca-cert-publisher", |context, options| {
             Box::pin(crate::rootca::run(context, options.root_ca))
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
+        entry("endpointslicemirroring", "endpointslicemirroring-controller", |context, _| {
+            Box::pin(crate::endpointslicemirroring::run(context))
+        }),
+        entry("servicelb", "service-lb-controller", |context, _| Box::pin(crate::servicelb::run(context))),
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
         entry("tainteviction", "taint-eviction-controller", |context, _| Box::pin(crate::tainteviction::run(context))),
         entry("nodeipam", "node-ipam-controller", |context, options| {
@@ -67,6 +83,12 @@ pub fn roster() -> Vec<Loop> {
         entry("clusterdns", "cluster-dns-controller", |context, _| Box::pin(crate::clusterdns::run(context))),
         entry("volumes", "persistentvolume-controller", |context, options| {
             Box::pin(crate::volumes::run(context, options.is_node))
+        }),
+        entry("localpath", "local-path-provisioner", |context, options| {
+            Box::pin(crate::localpath::run(context, options.local_volumes))
+        }),
+        entry("ephemeralvolume", "ephemeral-volume-controller", |context, _| {
+            Box::pin(crate::ephemeralvolume::run(context))
         }),
         entry("protection", "pvc-protection-controller", |context, _| Box::pin(crate::protection::run(context))),
         entry("disruption", "disruption-controller", |context, _| Box::pin(crate::disruption::run(context))),

@@ -318,7 +318,12 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
         &pki,
         nodes,
         identity,
-        &Chosen { loops: &flags.loops, pods: flags.ranges.cluster(), scheduler: &scheduler },
+        &Chosen {
+            loops: &flags.loops,
+            pods: flags.ranges.cluster(),
+            scheduler: &scheduler,
+            volumes: Some(&home.join("volumes")),
+        },
     );
     let plane = cluster.plane.insert(plane);
     plane.reach(&server, address.ip(), &pki, &clock).await?;

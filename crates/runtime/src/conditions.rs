@@ -1,6 +1,7 @@
 //! Conditions in a status: found, set and removed, with transition times that only move when the status does.
 
 use k8s_openapi::api::apps::v1::{DeploymentCondition, ReplicaSetCondition};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
 use k8s_openapi::api::core::v1::{NamespaceCondition, NodeCondition, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 
@@ -157,7 +158,14 @@ macro_rules! condition {
     )+};
 }
 
-condition!(DeploymentCondition, ReplicaSetCondition, NamespaceCondition, NodeCondition, PodCondition);
+condition!(
+    DeploymentCondition,
+    ReplicaSetCondition,
+    HorizontalPodAutoscalerCondition,
+    NamespaceCondition,
+    NodeCondition,
+    PodCondition
+);
 
 impl AnyCondition for Condition {
     fn kind(&self) -> &str {

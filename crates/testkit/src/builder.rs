@@ -19,6 +19,8 @@ pub struct Builder {
     pub(crate) scheduler: bool,
     pub(crate) isolated: bool,
     pub(crate) network: bool,
+    pub(crate) usage: bool,
+    pub(crate) makes_volumes: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
     pub(crate) pace: Pace,
     pub(crate) epoch: Timestamp,
@@ -45,6 +47,8 @@ impl Default for Builder {
             scheduler: true,
             isolated: false,
             network: false,
+            usage: false,
+            makes_volumes: false,
             store: None,
             pace: UNHURRIED,
             epoch: Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH),
@@ -101,6 +105,20 @@ impl Builder {
     #[must_use]
     pub fn network(mut self) -> Self {
         self.network = true;
+        self
+    }
+
+    /// The API server asks the nodes what their Pods use, and serves `metrics.k8s.io`.
+    #[must_use]
+    pub fn usage(mut self) -> Self {
+        self.usage = true;
+        self
+    }
+
+    /// Claims get volumes of the cluster's default class, as with `pintle up`. Simulated nodes have no disks: nothing is written.
+    #[must_use]
+    pub fn local_volumes(mut self) -> Self {
+        self.makes_volumes = true;
         self
     }
 

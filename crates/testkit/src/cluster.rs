@@ -1,6 +1,7 @@
 //! Starting a cluster in the test's process, its clients and its loops.
 
 use crate::activity::Activity;
+use crate::answering::Answering;
 use crate::network::Kernels;
 use crate::outside::Nowhere;
 use crate::processes::Processes;
@@ -34,10 +35,13 @@ pub struct Cluster {
     pub(crate) lease: Duration,
     pub(crate) isolated: bool,
     pub(crate) root_ca: String,
+    pub(crate) makes_volumes: bool,
     /// The simulated machines and their containers.
     pub(crate) world: Simulated,
     /// What the kernels of these machines were told.
     pub(crate) kernels: Kernels,
+    /// The node agents, as the API server reaches them.
+    pub(crate) answering: Answering,
     context: Context,
     _stop: Trigger,
 }
@@ -55,6 +59,7 @@ pub(crate) struct Origin {
     pub(crate) isolated: bool,
     pub(crate) pace: Pace,
     pub(crate) root_ca: String,
+    pub(crate) makes_volumes: bool,
 }
 
 impl Cluster {
@@ -86,8 +91,12 @@ impl Cluster {
             isolated: builder.isolated,
             pace: builder.pace,
             root_ca: builder.root_ca,
+            makes_volumes: builder.makes_volumes,
         })
         .await;
+        if builder.usage {
+            cluster.server.set_nodes(Arc::new(cluster.answering.clone())).await;
+        }
         for name in builder.loops {
             cluster.start_loop(name);
         }
@@ -105,7 +114,8 @@ impl Cluster {
 
     /// A cluster with no loop.
     pub(crate) async fn over(origin: Origin) -> Cluster {
-        let Origin { seed, store, clock, random, world, kernels, nodes, lease, isolated, root_ca, pace } = origin;
+        let Origin { seed, store, clock, random, world, kernels, nodes, lease, isolated, root_ca, makes_volumes, pace } =
+            origin;
         let activity = Activity::of(&*store);
         let parts = Parts {
             store: store.clone(),
@@ -140,8 +150,10 @@ impl Cluster {
             lease,
             isolated,
             root_ca,
+            makes_volumes,
             world,
             kernels,
+            answering: Answering::default(),
             context,
             _stop: stop,
         }

@@ -22,6 +22,7 @@ impl Cluster {
             isolated: self.isolated,
             pace: self.server.pace,
             root_ca: self.root_ca.clone(),
+            makes_volumes: self.makes_volumes,
         })
         .await;
         for process in self.processes.all() {

@@ -22,6 +22,7 @@
 //! - [`loops`]: what runs in it; `authority`: who signs certificates; `processes`: each loop as if it were a process that can be lost
 //! - [`network`]: rules that nodes would have for Services and policies; `outside`: webhooks and other API servers
 //! - [`faults`]: what may happen to requests and watches of a loop
+//! - `answering`: the way from the API server to simulated nodes
 //! - `activity`: what was written, as the store saw it; [`settle`]: waiting until everything has happened
 //! - [`snapshot`]: the end of a run as a value; [`fork`](Cluster::fork): a copy that goes its own way
 //! - [`explore`]: one test under many seeds; `parallel`: many runs at once
@@ -29,6 +30,7 @@
 //! - [`control`]: all of it over HTTPS, for operators in any language
 
 mod activity;
+mod answering;
 mod authority;
 pub mod builder;
 mod chaos;

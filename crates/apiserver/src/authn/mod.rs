@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use legacy::Legacy;
 pub use token::Tokens;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

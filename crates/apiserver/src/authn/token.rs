@@ -4,7 +4,7 @@
 use super::config::Accounts;
 use super::keys::{KeyError, Keyring};
 use super::oidc::claims::unverified;
-use super::{Judged, User, bootstrap, legacy};
+use super::{Judged, Legacy, User, bootstrap, legacy};
 use crate::codec;
 use crate::keys;
 use pintle_meta::{Clock, object};
@@ -143,6 +143,11 @@ impl Tokens {
             kubernetes: bound,
             nbf: now,
         })
+    }
+
+    /// A token without an end, good as long as its Secret holds it.
+    pub fn issue_for_secret(&self, of: Legacy) -> Result<String, KeyError> {
+        legacy::sign(&self.keys, of)
     }
 
     /// The user that a token authenticates for one of these audiences, and for which of them.

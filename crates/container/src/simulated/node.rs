@@ -19,7 +19,7 @@ use crate::image::{Image, PullRequest};
 use crate::runtime::{Execution, ProbeKind, Runtime, Version};
 use crate::sandbox::{PodRef, Recalled, Sandbox, SandboxConfig, SandboxId};
 use crate::security::Resources;
-use crate::stats::Health;
+use crate::stats::{Health, Usage};
 
 /// A machine that is not there.
 #[derive(Debug)]
@@ -70,6 +70,11 @@ impl Node {
     /// The sandboxes of a Pod die, as if their process had been killed.
     pub fn lose_sandbox(&self, pod_uid: &str) {
         self.act(|books, _| books.lose_sandbox(pod_uid));
+    }
+
+    /// From now on the containers of a Pod use so many thousandths of a CPU, whatever their script says.
+    pub fn use_cpu(&self, pod_uid: &str, cpu_milli: u64) {
+        self.act(|books, now| books.use_cpu(pod_uid, cpu_milli, now));
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -198,6 +203,11 @@ impl Runtime for Node {
     /// Nothing is used, so nothing has to be held to bounds.
     async fn update_resources(&self, id: &ContainerId, _: &Resources) -> Result<(), Error> {
         self.container_status(id).await.map(|_| ())
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, Error> {
+        self.answers()?;
+        Ok(self.books().usage(self.clock.now()))
     }
 
     async fn health(&self) -> Health {
