@@ -41,6 +41,8 @@ pub struct Context {
     /// The client before it was signed.
     base: Client,
     signature: Signature,
+    /// In place of the number of workers that a loop gives itself.
+    workers: Option<usize>,
 }
 
 impl Context {
@@ -57,8 +59,8 @@ impl Context {
         let informers = Informers::new(client.clone(), random.clone(), shutdown.clone()).in_cluster(signature.cluster);
         let events = Sink::start(&client, clock.clone(), &random, metrics.clone(), &shutdown);
         metrics.observe_informers(informers.watching());
-        let (name, board) = Default::default();
-        Context { name, client, clock, random, informers, shutdown, board, metrics, events, base, signature }
+        let (name, board, workers) = Default::default();
+        Context { name, client, clock, random, informers, shutdown, board, metrics, events, base, signature, workers }
     }
 
     /// The same context for one loop: its client signs requests with the loop's name, which becomes the field manager
@@ -89,6 +91,15 @@ impl Context {
         let signature = Signature { fence: Some(leadership.fence.clone()), ..self.signature.clone() };
         let client = signature.over(&self.base);
         Context { client, shutdown: leadership.shutdown.clone(), signature, ..self.clone() }
+    }
+
+    /// The same context, whose loops work on so many keys at once, whatever they say themselves.
+    pub fn with_workers(&self, workers: usize) -> Context {
+        Context { workers: Some(workers), ..self.clone() }
+    }
+
+    pub(crate) fn workers(&self) -> Option<usize> {
+        self.workers
     }
 
     /// A recorder of events in the name of a component, such as `deployment-controller`.

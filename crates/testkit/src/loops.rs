@@ -56,7 +56,13 @@ impl Cluster {
         let factory: Factory = Arc::new(move |context: Context| {
             let authority = Some(authority(token_key()));
             let cluster_cidrs = POD_RANGE.parse().into_iter().collect();
-            let options = roster::Options { root_ca: Some(root_ca.clone()), authority, is_node: false, cluster_cidrs };
+            let options = roster::Options {
+                root_ca: Some(root_ca.clone()),
+                authority,
+                is_node: false,
+                cluster_cidrs,
+                ..Default::default()
+            };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);
