@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - [`roster`]: lists every loop, and starts, stops and crashes them by name
+//! - [`roster`]: lists every loop, and starts, stops and crashes them by name; `concurrency`: how many keys each works on at once
 //! - `deployment`, `replicaset`, `replicationcontroller`: Pods from templates, rolled out
 //! - `daemonset`: one Pod on every node that fits
 //! - `statefulset`: Pods with names and storage of their own, in order
@@ -35,6 +35,8 @@
 //! `tests.rs` says what a user would lose. The framework's executor does what was decided.
 
 pub mod roster;
+
+mod concurrency;
 
 mod deployment;
 mod replicaset;
@@ -90,6 +92,7 @@ mod history;
 mod pods;
 mod scales;
 
+pub use concurrency::{Concurrency, ConcurrencyError};
 pub use csrsigning::{Authority, Order};
 pub use localpath::LocalVolumes;
 pub use serviceaccounttoken::{SecretToken, TokenSigner};

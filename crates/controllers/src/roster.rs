@@ -7,6 +7,7 @@ use pintle_meta::Range;
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
+use crate::concurrency::Concurrency;
 use crate::csrsigning::Authority;
 use crate::localpath::LocalVolumes;
 use crate::serviceaccounttoken::TokenSigner;
@@ -26,6 +27,8 @@ pub struct Options {
     pub local_volumes: Option<LocalVolumes>,
     /// The addresses of all Pods, of which each node gets a part; without them nobody gives any out.
     pub cluster_cidrs: Vec<Range>,
+    /// How many keys loops work on at once, where they are told.
+    pub concurrency: Concurrency,
 }
 
 type Run = fn(Context, Options) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -129,14 +132,20 @@ pub struct UnknownLoop(String);
 
 impl Loop {
     pub fn start(&self, context: &Context, options: &Options) -> Running {
-        let (trigger, own) = context.named(self.agent);
+        let (trigger, own) = self.context(context, options);
         Running { name: self.name, trigger, task: tokio::spawn((self.run)(own, options.clone())) }
     }
 
     /// The same without a task of its own: it ends with the context's shutdown, and at once when it is dropped.
     pub async fn run(&self, context: &Context, options: &Options) {
-        let (_trigger, own) = context.named(self.agent);
+        let (_trigger, own) = self.context(context, options);
         (self.run)(own, options.clone()).await;
+    }
+
+    fn context(&self, of_all: &Context, options: &Options) -> (Trigger, Context) {
+        let (trigger, own) = of_all.named(self.agent);
+        let told = options.concurrency.of(self.name).map(|workers| own.with_workers(workers));
+        (trigger, told.unwrap_or(own))
     }
 }
 

@@ -10,7 +10,7 @@ use pintle_apiserver::nodes::remote::Remote;
 use pintle_apiserver::pki::{Pki, PkiError, Terms};
 use pintle_container::Simulated;
 use pintle_controllers::roster::{Options, Running};
-use pintle_controllers::{Authority, LocalVolumes, Order, SecretToken, TokenSigner};
+use pintle_controllers::{Authority, Concurrency, LocalVolumes, Order, SecretToken, TokenSigner};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_network::{NodeNetwork, Range};
@@ -39,6 +39,7 @@ pub(crate) struct Chosen<'a> {
     pub(crate) loops: &'a Choice,
     /// The addresses of all Pods, of which each machine gets a part.
     pub(crate) pods: &'a [Range],
+    pub(crate) concurrency: Concurrency,
     pub(crate) scheduler: &'a Prepared,
     /// Where volumes of the default class are made.
     pub(crate) volumes: Option<&'a Path>,
@@ -97,6 +98,7 @@ impl Plane {
                 .filter(|_| identity.is_none())
                 .and_then(|directory| volumes_of(&nodes, directory)),
             cluster_cidrs: chosen.pods.to_vec(),
+            concurrency: chosen.concurrency.clone(),
         };
         let loops = match identity {
             None => Loops::Alone {
@@ -299,7 +301,13 @@ mod tests {
         let (server, client, clock, pki) = serve().await;
         let random = Random::seeded(1);
         let all = Choice::parse("*").unwrap();
-        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default(), volumes: None };
+        let all = Chosen {
+            loops: &all,
+            pods: &[],
+            concurrency: Concurrency::default(),
+            scheduler: &Prepared::default(),
+            volumes: None,
+        };
         let begin =
             |name: &str| Plane::start(&server, &clock, &random, &pki, Nodes::Simulated(0), Some(name.to_owned()), &all);
         let all_held_by = async |name: &str, count: usize| {
@@ -341,7 +349,13 @@ mod tests {
     async fn a_process_that_is_alone_writes_no_leases() {
         let (server, client, clock, pki) = serve().await;
         let all = Choice::parse("*").unwrap();
-        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default(), volumes: None };
+        let all = Chosen {
+            loops: &all,
+            pods: &[],
+            concurrency: Concurrency::default(),
+            scheduler: &Prepared::default(),
+            volumes: None,
+        };
         let plane = Plane::start(&server, &clock, &Random::seeded(1), &pki, Nodes::Simulated(0), None, &all);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(holders(&client).await.is_empty());

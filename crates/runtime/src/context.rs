@@ -44,6 +44,8 @@ pub struct Context {
     /// The client before it was signed.
     base: Client,
     signature: Signature,
+    /// In place of the number of workers that a loop gives itself.
+    workers: Option<usize>,
 }
 
 impl Context {
@@ -60,8 +62,22 @@ impl Context {
         let informers = Informers::new(client.clone(), random.clone(), shutdown.clone()).in_cluster(signature.cluster);
         let events = Sink::start(&client, clock.clone(), &random, metrics.clone(), &shutdown);
         metrics.observe_informers(informers.watching());
-        let (name, board, spans) = Default::default();
-        Context { name, client, clock, random, informers, shutdown, board, metrics, events, spans, base, signature }
+        let (name, board, spans, workers) = Default::default();
+        Context {
+            name,
+            client,
+            clock,
+            random,
+            informers,
+            shutdown,
+            board,
+            metrics,
+            events,
+            spans,
+            base,
+            signature,
+            workers,
+        }
     }
 
     /// The same context for one loop: its client signs requests with the loop's name, which becomes the field manager
@@ -101,6 +117,15 @@ impl Context {
 
     pub(crate) fn spans(&self) -> Option<&Arc<dyn Spans>> {
         self.spans.as_ref()
+    }
+
+    /// The same context, whose loops work on so many keys at once, whatever they say themselves.
+    pub fn with_workers(&self, workers: usize) -> Context {
+        Context { workers: Some(workers), ..self.clone() }
+    }
+
+    pub(crate) fn workers(&self) -> Option<usize> {
+        self.workers
     }
 
     /// A recorder of events in the name of a component, such as `deployment-controller`.

@@ -25,6 +25,14 @@ pub struct Builder {
     pub(crate) pace: Pace,
     pub(crate) epoch: Timestamp,
     pub(crate) root_ca: String,
+    pub(crate) reviewers: Reviewers,
+}
+
+/// Programs that the API server asks about users, by URL.
+#[derive(Clone, Default)]
+pub(crate) struct Reviewers {
+    pub(crate) tokens: Option<String>,
+    pub(crate) access: Option<String>,
 }
 
 /// Slower than a server's own: history costs nothing in a test, and virtual hours should not be spent on bookmarks.
@@ -54,6 +62,7 @@ impl Default for Builder {
             epoch: Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH),
             // A certificate that is none: what is published is what was given.
             root_ca: "the test's root".to_owned(),
+            reviewers: Reviewers::default(),
         }
     }
 }
@@ -147,6 +156,21 @@ impl Builder {
     #[must_use]
     pub fn root_ca(mut self, pem: &str) -> Self {
         pem.clone_into(&mut self.root_ca);
+        self
+    }
+
+    /// The API server asks a program whose a token is that it does not know: at `https://SERVICE.NAMESPACE.svc/PATH`, where
+    /// [`Cluster::webhook`] puts one. Its certificate is not checked.
+    #[must_use]
+    pub fn asking_for_tokens(mut self, url: &str) -> Self {
+        self.reviewers.tokens = Some(url.to_owned());
+        self
+    }
+
+    /// The API server asks a program what users may do, after it has asked the node authorizer and before it looks at roles.
+    #[must_use]
+    pub fn asking_for_access(mut self, url: &str) -> Self {
+        self.reviewers.access = Some(url.to_owned());
         self
     }
 

@@ -20,7 +20,7 @@
 //!
 //! - [`builder`], [`cluster`]: starting one, its clients; [`raw`]: requests as bytes
 //! - [`loops`]: what runs in it; `authority`: who signs certificates; `processes`: each loop as if it were a process that can be lost
-//! - [`network`]: rules that nodes would have for Services and policies; `outside`: webhooks and other API servers
+//! - [`network`]: rules that nodes would have for Services and policies; [`outside`]: webhooks of the test, slow, down or lying; `reviewers`: of whom the server asks about users
 //! - [`faults`]: what may happen to requests and watches of a loop
 //! - `answering`: the way from the API server to simulated nodes
 //! - `activity`: what was written, as the store saw it; [`settle`]: waiting until everything has happened
@@ -41,10 +41,11 @@ pub mod faults;
 mod fork;
 pub mod loops;
 pub mod network;
-mod outside;
+pub mod outside;
 mod parallel;
 mod processes;
 pub mod raw;
+mod reviewers;
 pub mod scenario;
 pub mod settle;
 pub mod snapshot;
@@ -54,6 +55,7 @@ pub use builder::Builder;
 pub use cluster::Cluster;
 pub use explore::{explore, try_explore};
 pub use faults::Faults;
+pub use outside::{Lie, Webhook};
 pub use pintle_apiserver::Pace;
 pub use raw::Answer;
 pub use scenario::Scenario;
@@ -91,4 +93,12 @@ mod guide {
     struct RunningIt;
     #[doc = include_str!("../../../docs/guide/11-custom-api-server.md")]
     struct CustomApiServer;
+    #[doc = include_str!("../../../docs/guide/12-admission-webhooks.md")]
+    struct AdmissionWebhooks;
+    #[doc = include_str!("../../../docs/guide/13-conversion-webhooks.md")]
+    struct ConversionWebhooks;
+    #[doc = include_str!("../../../docs/guide/14-authentication-webhooks.md")]
+    struct AuthenticationWebhooks;
+    #[doc = include_str!("../../../docs/guide/15-authorization-webhooks.md")]
+    struct AuthorizationWebhooks;
 }

@@ -57,10 +57,14 @@ impl Cluster {
             let authority = Some(authority(token_key()));
             let local_volumes = makes_volumes.then_some(LocalVolumes::Simulated);
             let cluster_cidrs = POD_RANGE.parse().into_iter().collect();
-            let root_ca = Some(root_ca.clone());
-            let token_signer = Some(token_signer(server.clone()));
-            let options =
-                roster::Options { root_ca, authority, token_signer, is_node: false, local_volumes, cluster_cidrs };
+            let options = roster::Options {
+                root_ca: Some(root_ca.clone()),
+                authority,
+                token_signer: Some(token_signer(server.clone())),
+                local_volumes,
+                cluster_cidrs,
+                ..Default::default()
+            };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);

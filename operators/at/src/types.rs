@@ -1,5 +1,7 @@
 //! What people write: when, and what to run; and what they read: how far it is.
 
+pub mod v1beta1;
+
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -25,6 +27,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct AtSpec {
     /// When to run, in UTC: `2026-11-15T21:37:00Z`. A time in the past is now.
+    #[serde(default)]
     #[schemars(extend("format" = "date-time"))]
     pub schedule: String,
     /// What to run, as in a Pod.

@@ -133,7 +133,7 @@ impl Controller {
         Controller {
             name: name.into().into(),
             context: Arc::new(context.clone()),
-            workers: 1,
+            workers: context.workers().unwrap_or(1).max(1),
             overtaken_after: None,
             timeout: None,
             on_error: Arc::new(OnError::usual),
@@ -260,9 +260,9 @@ impl Controller {
         self
     }
 
-    /// How many keys are worked on at once.
+    /// How many keys are worked on at once, unless the context says it ([`Context::with_workers`]).
     pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = workers.max(1);
+        self.workers = self.context.workers().unwrap_or(workers).max(1);
         self
     }
 

@@ -215,3 +215,54 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_wakes_its_owners() {
     trigger.fire();
     running.await.unwrap();
 }
+
+/// Holds every key for a second, and counts how many it held at once.
+#[derive(Default)]
+struct Counting {
+    held: Mutex<usize>,
+    most: Mutex<usize>,
+}
+
+impl Reconciler for Counting {
+    async fn reconcile(&self, _: &Key, _: &Attempt) -> Result<Action, Error> {
+        let held = {
+            let mut held = self.held.lock().unwrap();
+            *held += 1;
+            *held
+        };
+        {
+            let mut most = self.most.lock().unwrap();
+            *most = held.max(*most);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        *self.held.lock().unwrap() -= 1;
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_works_on_as_many_keys_at_once_as_the_operator_says() {
+    for (told, most) in [(None, 2), (Some(5), 5), (Some(1), 1)] {
+        let client = scripted(|_, _, _| (404, serde_json::json!({"code": 404, "message": "", "reason": "NotFound"})));
+        let (trigger, shutdown) = Shutdown::new();
+        let clock = Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH);
+        let context = Context::new(client, clock, Random::seeded(1), shutdown);
+        let context = told.map_or(context.clone(), |workers| context.with_workers(workers));
+        let (_stop, context) = context.named("counting");
+        let maps = Informer::<ConfigMap>::detached();
+        let counting = Arc::new(Counting::default());
+        let controller = Controller::new("counting", &context).watch(&maps, |change| vec![change.key()]).workers(2);
+        let running = tokio::spawn(controller.run_erased(counting.clone()));
+        tokio::task::yield_now().await;
+        let named = |index: usize| {
+            let mut map = ConfigMap::default();
+            map.metadata.name = Some(format!("m{index}"));
+            map
+        };
+        maps.take(Delta::replaced((0..10).map(named).collect()));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(*counting.most.lock().unwrap(), most, "{told:?}");
+        trigger.fire();
+        running.await.unwrap();
+    }
+}

@@ -51,6 +51,18 @@ pub enum Operation {
     Connect,
 }
 
+impl Operation {
+    /// As rules name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Kind {
@@ -130,11 +142,11 @@ pub(super) type Handler = Arc<dyn Fn(Bytes) -> BoxFuture<'static, Result<Vec<u8>
 pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound = "K: DeserializeOwned")]
-struct Review<K> {
+#[serde(rename_all = "camelCase")]
+struct Review {
     api_version: String,
     kind: String,
-    request: Request<K>,
+    request: Request<Value>,
 }
 
 pub(super) fn validating<K, F>(handle: impl Fn(Request<K>) -> F + Send + Sync + 'static) -> Handler
@@ -146,7 +158,10 @@ where
     Arc::new(move |body| {
         let handle = handle.clone();
         async move {
-            let request: Request<K> = read(&body)?;
+            let request = match typed::<K>(read(&body)?) {
+                Ok(request) => request,
+                Err(refused) => return Ok(refused),
+            };
             let uid = request.uid.clone();
             let verdict = guarded(async move { handle(request).await }).await?;
             Ok(answer(&uid, verdict, None))
@@ -164,7 +179,10 @@ where
     Arc::new(move |body| {
         let handle = handle.clone();
         async move {
-            let request: Request<K> = read(&body)?;
+            let request = match typed::<K>(read(&body)?) {
+                Ok(request) => request,
+                Err(refused) => return Ok(refused),
+            };
             let (uid, before) = (request.uid.clone(), request.object.clone());
             let Mutation { verdict, object } = guarded(async move { handle(request).await }).await?;
             let patch = match (before, object) {
@@ -177,15 +195,40 @@ where
     })
 }
 
-fn read<K: DeserializeOwned>(body: &[u8]) -> Result<Request<K>, Refusal> {
+fn read(body: &[u8]) -> Result<Request<Value>, Refusal> {
     let refuse = |why: String| Refusal(StatusCode::BAD_REQUEST, why);
-    let review: Review<K> =
+    let review: Review =
         serde_json::from_slice(body).map_err(|error| refuse(format!("the body is no AdmissionReview: {error}")))?;
     if review.api_version != API_VERSION || review.kind != "AdmissionReview" {
         let is = format!("{}, Kind={}", review.api_version, review.kind);
         return Err(refuse(format!("the body is {is}, not {API_VERSION}, Kind=AdmissionReview")));
     }
     Ok(review.request)
+}
+
+/// The request with objects of the handler's type. Webhooks see objects before their schema is checked: one that is not of the
+/// type is refused with what is wrong with it, for the person who wrote it.
+fn typed<K: DeserializeOwned>(request: Request<Value>) -> Result<Request<K>, Vec<u8>> {
+    let decode = |value: Option<Value>| {
+        let decoded = value.filter(|value| !value.is_null()).map(serde_json::from_value::<K>).transpose();
+        decoded.map_err(|error| {
+            let message = format!("this is not a valid {}: {error}", request.kind.kind);
+            let status = json!({"code": 400, "reason": "BadRequest", "message": message});
+            respond(&json!({"uid": request.uid, "allowed": false, "status": status}))
+        })
+    };
+    Ok(Request {
+        object: decode(request.object)?,
+        old_object: decode(request.old_object)?,
+        uid: request.uid,
+        operation: request.operation,
+        kind: request.kind,
+        sub_resource: request.sub_resource,
+        name: request.name,
+        namespace: request.namespace,
+        user_info: request.user_info,
+        dry_run: request.dry_run,
+    })
 }
 
 /// A panic in a handler is an answer to that request, and nothing more.
@@ -224,5 +267,9 @@ fn answer(uid: &str, verdict: Verdict, patch: Option<Value>) -> Vec<u8> {
         response["patchType"] = "JSONPatch".into();
         response["patch"] = BASE64_STANDARD.encode(patch.to_string()).into();
     }
+    respond(&response)
+}
+
+fn respond(response: &Value) -> Vec<u8> {
     json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}).to_string().into_bytes()
 }

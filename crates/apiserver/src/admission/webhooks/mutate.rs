@@ -1,7 +1,7 @@
 //! Mutating webhooks: asked one after the other, each shown what the ones before made of the object.
 
 use super::answer::Answer;
-use super::call::{self, Failed};
+use super::call::{self, Asker, Failed};
 use super::configurations::{self, Configurations};
 use super::hook::Hook;
 use super::matching::Subject;
@@ -12,6 +12,7 @@ use crate::admission::{Plugin, Review};
 use crate::catalogue::Resource;
 use crate::follow::Follower;
 use crate::incoming;
+use crate::outbound::Credentials;
 use futures::future::BoxFuture;
 use pintle_meta::{Status, object};
 use pintle_schema::json_patch;
@@ -23,11 +24,17 @@ use tokio::time::Instant;
 pub struct Mutating {
     configurations: Follower<Configurations>,
     metrics: Families,
+    credentials: Arc<Credentials>,
 }
 
 impl Mutating {
-    pub fn new(store: &Arc<dyn Store>, metrics: Families) -> Self {
-        Mutating { configurations: Follower::new(store.clone(), configurations::MUTATING), metrics }
+    pub fn new(store: &Arc<dyn Store>, metrics: Families, credentials: &Arc<Credentials>) -> Self {
+        let configurations = Follower::new(store.clone(), configurations::MUTATING);
+        Mutating { configurations, metrics, credentials: credentials.clone() }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker { mutating: true, credentials: &self.credentials }
     }
 
     async fn ask_all(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Status> {
@@ -81,7 +88,8 @@ impl Mutating {
             let subject = Subject::new(review, Some(&shown))?;
             let shown = Shown { object: Some(&shown), old: old.as_ref(), resource: version };
             let began = Instant::now();
-            let asked = call::ask(&subject, hook, &shown, true).await.and_then(|answer| operations(hook, &answer));
+            let asked =
+                call::ask(&subject, hook, &shown, self.asker()).await.and_then(|answer| operations(hook, &answer));
             settle(&self.metrics, (hook, "admit", review.operation.as_str()), asked, began)?
         };
         let Some(operations) = asked else { return Ok(false) };
@@ -113,7 +121,8 @@ impl Mutating {
             let old = in_version(review, &version, old.clone()).await?;
             let shown = Shown { object: None, old: Some(&old), resource: &version };
             let began = Instant::now();
-            let asked = call::ask(&subject, hook, &shown, true).await.and_then(|answer| operations(hook, &answer));
+            let asked =
+                call::ask(&subject, hook, &shown, self.asker()).await.and_then(|answer| operations(hook, &answer));
             if settle(&self.metrics, (hook, "admit", review.operation.as_str()), asked, began)?.is_some() {
                 let why = "attempted to modify the object, which is not supported for this operation";
                 return Err(Status::internal(format!("admission webhook {:?} {why}", hook.name)));
