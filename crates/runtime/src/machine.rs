@@ -7,10 +7,11 @@
 //! - A transition is written to the status before anything of the next phase is done, guarded by the version that was read, and
 //!   the next phase's handler runs right after. So a handler runs again after a crash, never for a phase that is over.
 //! - The Event and the log line come after the write: they tell what happened.
-//! - With a [`Machine::FINALIZER`] an object that is deleted goes through [`Machine::clean_up`] and through no phase.
+//! - With a [`Machine::FINALIZER`] nothing is handled before the finalizer is on, and an object that is deleted goes through
+//!   [`Machine::clean_up`] and through no phase.
 //!
 //! ```
-//! # use std::time::Duration; use pintle_runtime::machine::{Machine, Next, Phase}; use pintle_runtime::{Attempt, Error, Kind};
+//! # use std::time::Duration; use pintle_runtime::machine::{Machine, Next, Phase}; use pintle_runtime::{Attempt, Error, Held, Kind};
 //! # use serde::{Deserialize, Serialize}; use schemars::JsonSchema;
 //! # #[derive(kube::CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 //! # #[kube(group = "example.com", version = "v1", kind = "Backup", namespaced, status = "BackupStatus")]
@@ -35,7 +36,7 @@
 //!     type Phase = Stage;
 //!     fn phase(status: &mut BackupStatus) -> &mut Option<Stage> { &mut status.phase }
 //!
-//!     async fn handle(&self, phase: Option<Stage>, backup: &Backup, _: &mut BackupStatus, _: &Attempt) -> Result<Next<Stage>, Error> {
+//!     async fn handle(&self, phase: Option<Stage>, backup: &Held<Backup>, _: &mut BackupStatus, _: &Attempt) -> Result<Next<Stage>, Error> {
 //!         Ok(match phase {
 //!             None => { start(backup).await?; Next::enter(Stage::Copying, "the copy was started") }
 //!             Some(Stage::Copying) if is_copied(backup).await? => Next::enter(Stage::Done, "everything is copied"),
@@ -47,7 +48,6 @@
 //! ```
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -60,7 +60,7 @@ use crate::attempt::Attempt;
 use crate::controller::{Action, Reconciler};
 use crate::error::Error;
 use crate::events::Recorder;
-use crate::finalizer::{Finalizer, Guard};
+use crate::finalizer::{Finalizer, Guard, Held};
 use crate::informer::Informer;
 use crate::key::Key;
 use crate::status::Status;
@@ -107,12 +107,12 @@ pub trait Machine: Send + Sync + 'static {
     /// Where the status keeps the phase.
     fn phase(status: &mut <Self::Object as HasStatus>::Status) -> &mut Option<Self::Phase>;
 
-    /// One look at an object: does what is due in its phase and says what comes next. What it writes into the status is written
+    /// One look at an object, whose finalizer is on if there is one: does what is due in its phase and says what comes next. What it writes into the status is written
     /// whatever the outcome.
     fn handle(
         &self,
         phase: Option<Self::Phase>,
-        object: &Self::Object,
+        object: &Held<Self::Object>,
         status: &mut <Self::Object as HasStatus>::Status,
         attempt: &Attempt,
     ) -> impl Future<Output = Result<Next<Self::Phase>, Error>> + Send;
@@ -135,8 +135,8 @@ impl<M: Machine> Phases<M> {
         Phases { machine, objects, recorder }
     }
 
-    async fn live(&self, object: &M::Object, api: &Api<M::Object>, attempt: &Attempt) -> Result<Action, Error> {
-        let mut status = Status::of(object);
+    async fn live(&self, object: &Held<M::Object>, api: &Api<M::Object>, attempt: &Attempt) -> Result<Action, Error> {
+        let mut status = Status::of(&**object);
         let before = *M::phase(&mut status);
         let next = self.machine.handle(before, object, &mut status, attempt).await;
         let entered = match &next {
@@ -150,7 +150,7 @@ impl<M: Machine> Phases<M> {
         if let Some((phase, message)) = entered {
             let from = before.map_or("", Phase::name);
             tracing::info!(from, to = phase, "{message}");
-            self.recorder.normal(object, phase, message);
+            self.recorder.normal(&**object, phase, message);
         }
         Ok(match next {
             Next::Enter { .. } => Action::requeue_after(Duration::ZERO),
@@ -168,11 +168,10 @@ impl<M: Machine> Reconciler for Phases<M> {
         let Some(finalizer) = M::FINALIZER else {
             return match object.meta().deletion_timestamp {
                 Some(_) => Ok(Action::done()),
-                None => self.live(&object, &api, attempt).await,
+                None => self.live(&Held::without_finalizer(object), &api, attempt).await,
             };
         };
-        let held: Arc<M::Object> = object;
-        match finalizer.guard(&api, &held).await? {
+        match finalizer.guard(&api, &object).await? {
             Guard::Held(object) => self.live(&object, &api, attempt).await,
             Guard::Release(object) => {
                 self.machine.clean_up(&object, attempt).await?;

@@ -7,6 +7,7 @@
 //! - Errors are waited out with jittered backoff; the reflector never gives up.
 //! - An object that cannot be decoded is told by its name and skipped; all others of its kind go on.
 
+mod anew;
 mod event;
 mod page;
 mod streaming;
@@ -26,6 +27,7 @@ use pintle_meta::Random;
 
 use crate::backoff::Backoff;
 use crate::key::Key;
+pub(crate) use anew::Anew;
 use event::{Event, Lines};
 use page::{Decoding, Told};
 use streaming::Streamed;
@@ -173,6 +175,7 @@ pub struct Source {
     silence: Duration,
     /// Whether lists are asked for as watches.
     streams: bool,
+    anew: Arc<Anew>,
     random: Random,
 }
 
@@ -189,7 +192,23 @@ impl Source {
         random: Random,
     ) -> Self {
         let reading = Reading { codec: K::CODEC, drops_fields: false };
-        Source { path, client, selection, is_metadata: K::metadata_api(), reading, silence, streams: false, random }
+        Source {
+            path,
+            client,
+            selection,
+            is_metadata: K::metadata_api(),
+            reading,
+            silence,
+            streams: false,
+            anew: Arc::default(),
+            random,
+        }
+    }
+
+    /// The same, listed anew whenever somebody wants it.
+    pub(crate) fn anew_when(mut self, anew: Arc<Anew>) -> Self {
+        self.anew = anew;
+        self
     }
 
     /// The same, listed by a watch where the server can do that.
@@ -208,6 +227,7 @@ impl Source {
     pub async fn reflect(&self, sink: Sink) {
         let (mut failures, mut streams) = (0, self.streams);
         loop {
+            self.anew.begin();
             let listed = match streams {
                 true => match self.stream(&sink).await {
                     Streamed::Whole(version, lines) => Ok((version, Some(lines))),
@@ -222,6 +242,7 @@ impl Source {
             };
             match listed {
                 Ok((version, lines)) => {
+                    self.anew.finish();
                     failures = 0;
                     self.watch(version, lines, &sink).await;
                 }
@@ -355,7 +376,15 @@ impl Source {
         };
         let mut seen = false;
         loop {
-            let event = match tokio::time::timeout(self.silence, lines.next()).await {
+            let line = tokio::select! {
+                biased;
+                () = self.anew.wanted() => {
+                    tracing::info!(url = %self.path, "the watch is behind; listing anew");
+                    return Ended::Gone;
+                }
+                line = tokio::time::timeout(self.silence, lines.next()) => line,
+            };
+            let event = match line {
                 Ok(Ok(Some(line))) => Event::read(line, self.reading),
                 Ok(Ok(None)) => break,
                 Ok(Err(error)) => Err(error),

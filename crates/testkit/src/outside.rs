@@ -69,11 +69,14 @@ struct State {
     lie: Option<Lie>,
 }
 
+/// Where connections to a server are handed over; nothing while none listens.
+type Line = Arc<Mutex<Option<mpsc::Sender<Box<dyn Stream>>>>>;
+
 /// A place outside of the cluster at which a webhook server listens, and what is wrong with it. Cheap to clone; clones are the same.
 #[derive(Clone)]
 pub struct Webhook {
     state: Arc<watch::Sender<State>>,
-    connections: Arc<Mutex<Option<mpsc::Sender<Box<dyn Stream>>>>>,
+    connections: Line,
 }
 
 impl Webhook {

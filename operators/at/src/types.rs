@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use pintle_runtime::Kind;
 use pintle_runtime::conditions::ConditionType;
+use pintle_runtime::machine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +79,20 @@ pub enum Outcome {
     Failed,
     /// The Pod was deleted before it ended.
     Deleted,
+}
+
+impl machine::Phase for Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Pending => "Pending",
+            Phase::Running => "Running",
+            Phase::Done => "Done",
+        }
+    }
+
+    fn is_terminal(self) -> bool {
+        self == Phase::Done
+    }
 }
 
 /// The conditions of an At.

@@ -22,7 +22,7 @@ pub async fn watch(server: &ApiServer, call: &Call) -> Result<Response<Body>, St
     if call.query.has("sendInitialEvents") && !server.gates.watch_list {
         let why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
         let error = Error::forbidden(&Path::new("sendInitialEvents"), why);
-        return Err(Status::invalid("meta.k8s.io", "ListOptions", "", &vec![error]));
+        return Err(Status::invalid("meta.k8s.io", "ListOptions", "", &[error]));
     }
     let (resource, wanted) = (call.resource()?, call.wanted()?);
     list::check_fields(resource, &options)?;

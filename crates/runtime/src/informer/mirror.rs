@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use pintle_kinds::{Codec, Object};
+use tokio::time::Instant;
 
 use super::change::Change;
 use super::factory::View;
@@ -19,7 +20,7 @@ use crate::context::ClusterId;
 use crate::key::Key;
 use crate::moment::Moment;
 use crate::owner::GroupKind;
-use crate::reflector::{Delta, Selection, Source};
+use crate::reflector::{Anew, Delta, Selection, Source};
 use crate::shutdown::Shutdown;
 
 /// Keeps a handler registered; dropping it takes the handler off.
@@ -86,6 +87,7 @@ pub(crate) struct Mirror {
     store: RwLock<Store>,
     synced: Moment,
     versions: Versions,
+    anew: Arc<Anew>,
     what: What,
     /// Bytes that may be kept, and whether more are.
     cap: Option<usize>,
@@ -103,6 +105,7 @@ impl Mirror {
             store: RwLock::new(Store::new(Keeping::new(what.codec, decoded), projection)),
             synced: Moment::default(),
             versions: Versions::default(),
+            anew: Arc::default(),
             what,
             cap,
             over: AtomicBool::new(false),
@@ -114,6 +117,7 @@ impl Mirror {
     /// Takes in all that the source tells, until the shutdown.
     pub(super) fn follow(self: &Arc<Self>, source: Source, resync: Duration, shutdown: Shutdown) {
         let (listed, periodic) = (self.clone(), self.clone());
+        let source = source.anew_when(self.anew.clone());
         tokio::spawn(async move {
             let mirror = source.reflect(Arc::new(move |delta| listed.take(delta)));
             let resyncs = async {
@@ -248,6 +252,16 @@ impl Mirror {
 
     pub(super) async fn reached(&self, version: u64) {
         self.versions.reached(version).await;
+    }
+
+    /// Has everything listed anew: the watch does not show what is known to have been written.
+    pub(crate) fn list_anew(&self) {
+        self.anew.want();
+    }
+
+    /// Everything that was written before this moment is here.
+    pub(crate) fn covers(&self) -> Option<Instant> {
+        self.anew.covers()
     }
 
     pub(crate) fn kind(&self) -> &Arc<GroupKind> {

@@ -30,6 +30,7 @@ mod runtime_faults;
 mod schemas;
 mod services;
 mod several_clusters;
+mod stale_views;
 mod stateful_sets;
 mod ten_steps;
 mod volumes;
