@@ -3,6 +3,7 @@
 mod access;
 mod admission;
 mod answers;
+mod attacks;
 mod bad_input;
 mod causes;
 mod conflicts;
