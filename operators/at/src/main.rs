@@ -53,7 +53,7 @@ async fn run() -> anyhow::Result<()> {
         let mut config = WebhookConfig::new("at-operator", "at-operator", "at-operator-tls");
         config.address = address.parse().with_context(|| format!("AT_WEBHOOK={address} is not an address"))?;
         config.url = variable("AT_WEBHOOK_URL");
-        // Every process answers, whoever leads.
+        // Every process answers, also those that do not lead.
         manager = manager.always("webhooks", move |context| answer(context, config.clone()));
     }
     if let Some(lease) = variable("AT_LEASE") {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use at_operator::types::{At, Phase, v1beta1};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use kube::Api;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use pintle_testkit::Lie;
 use serde_json::json;
 use world::World;
@@ -60,7 +61,9 @@ async fn an_at_is_the_same_in_both_versions() {
     let new: Api<v1beta1::At> = world.cluster.api("default");
     let run = v1beta1::Run { command: "true".into(), ..v1beta1::Run::default() };
     let spec = v1beta1::AtSpec { time: world.in_time(HOUR), run };
-    new.create(&PostParams::default(), &v1beta1::At::new("new", spec.clone())).await.unwrap();
+    let mut at = v1beta1::At::new("new", spec.clone());
+    at.annotations_mut().insert("simulated.pintle.dev/run-for".into(), "10s".into());
+    new.create(&PostParams::default(), &at).await.unwrap();
     let old = world.at("new").await;
     assert_eq!((old.spec.schedule.as_str(), old.spec.command.as_str()), (spec.time.as_str(), "true"));
     world.create("old", HOUR, json!({"containers": [{"name": "c", "image": "i"}]})).await;
@@ -124,8 +127,11 @@ async fn webhooks_that_somebody_deletes_or_changes_are_registered_again() {
             (hooks == 1 && others == 1).then_some(())
         })
         .await;
-    // Certificates are renewed while everything runs: two thirds of ninety days have passed.
-    world.advance(Duration::from_secs(70 * 24 * 3600)).await;
+    // The certificates last for a day, and are renewed while everything runs.
+    let secrets = world.cluster.api::<Secret>("at-operator");
+    let before = secrets.get("at-operator-tls").await.unwrap().data;
+    world.advance(3 * 24 * HOUR).await;
+    assert_ne!(secrets.get("at-operator-tls").await.unwrap().data, before);
     world.create("much-later", Duration::from_secs(5), json!({"command": "true"})).await;
     world.advance(HOUR).await;
     let late = Patch::Merge(json!({"spec": {"command": "false"}}));

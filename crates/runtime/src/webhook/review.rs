@@ -239,20 +239,51 @@ pub(super) async fn guarded<T>(handling: impl Future<Output = T>) -> Result<T, R
     })
 }
 
-/// From what the handler got to what it made, so that fields which its type does not know are left alone.
+/// From what was sent to what the handler made of it. Fields that its type does not know are left alone, and those that the type adds
+/// when it is written are added only if the handler changed them.
 fn patch<K: Serialize>(body: &[u8], before: &K, after: &K) -> Result<Option<Value>, Refusal> {
     let failed = |why: String| Refusal(StatusCode::INTERNAL_SERVER_ERROR, why);
     let value = |object: &K| serde_json::to_value(object).map_err(|error| failed(error.to_string()));
-    let patch = json_patch::diff(&value(before)?, &value(after)?);
-    if patch.0.is_empty() {
-        return Ok(None);
+    let review: Value = serde_json::from_slice(body).map_err(|error| failed(error.to_string()))?;
+    let sent = &review["request"]["object"];
+    let mut made = sent.clone();
+    carry(&mut made, &value(before)?, &value(after)?);
+    let patch = json_patch::diff(sent, &made);
+    Ok((!patch.0.is_empty()).then(|| json!(patch)))
+}
+
+/// Does to `sent` what was done to `before`.
+fn carry(sent: &mut Value, before: &Value, after: &Value) {
+    match (before, after) {
+        _ if before == after => {}
+        (Value::Object(before), Value::Object(after)) if sent.is_object() || sent.is_null() => {
+            if sent.is_null() {
+                *sent = json!({});
+            }
+            let Some(sent) = sent.as_object_mut() else { return };
+            sent.retain(|key, _| after.contains_key(key) || !before.contains_key(key));
+            for (key, value) in after {
+                match before.get(key) {
+                    Some(old) if old == value => {}
+                    Some(old) => carry(sent.entry(key).or_insert(Value::Null), old, value),
+                    None => _ = sent.insert(key.clone(), value.clone()),
+                }
+            }
+        }
+        (Value::Array(before), Value::Array(after))
+            if sent.as_array().is_some_and(|sent| sent.len() == before.len()) =>
+        {
+            let Some(sent) = sent.as_array_mut() else { return };
+            sent.truncate(after.len());
+            for (index, value) in after.iter().enumerate() {
+                match (sent.get_mut(index), before.get(index)) {
+                    (Some(item), Some(old)) => carry(item, old, value),
+                    _ => sent.push(value.clone()),
+                }
+            }
+        }
+        _ => *sent = after.clone(),
     }
-    // The server applies it to what it sent: what the type adds when it is written may not be there.
-    let sent: Value = serde_json::from_slice(body).map_err(|error| failed(error.to_string()))?;
-    let mut object = sent["request"]["object"].clone();
-    json_patch::patch(&mut object, &patch)
-        .map_err(|error| failed(format!("the change does not fit the object as it was sent: {error}")))?;
-    Ok(Some(json!(patch)))
 }
 
 fn answer(uid: &str, verdict: Verdict, patch: Option<Value>) -> Vec<u8> {
@@ -272,4 +303,32 @@ fn answer(uid: &str, verdict: Verdict, patch: Option<Value>) -> Vec<u8> {
 
 fn respond(response: &Value) -> Vec<u8> {
     json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_made_to_what_was_sent_and_to_nothing_else() {
+        for (sent, before, after, made) in [
+            // A field that was left out, and that the type writes all the same.
+            (json!({}), json!({"a": "", "b": []}), json!({"a": "x", "b": []}), json!({"a": "x"})),
+            (json!({}), json!({"a": {"b": 0, "c": 0}}), json!({"a": {"b": 1, "c": 0}}), json!({"a": {"b": 1}})),
+            // What the type does not know stays, in lists too.
+            (
+                json!({"unknown": 1, "l": [{"n": 1, "unknown": 2}]}),
+                json!({"l": [{"n": 1}]}),
+                json!({"l": [{"n": 3}, {"n": 4}]}),
+                json!({"unknown": 1, "l": [{"n": 3, "unknown": 2}, {"n": 4}]}),
+            ),
+            (json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), json!({"b": 2}), json!({"b": 2})),
+            (json!({"l": [1, 2, 3]}), json!({"l": [1, 2, 3]}), json!({"l": [1]}), json!({"l": [1]})),
+            (json!({"a": "1"}), json!({"a": 1}), json!({"a": 2}), json!({"a": 2})),
+        ] {
+            let mut carried = sent.clone();
+            carry(&mut carried, &before, &after);
+            assert_eq!(carried, made, "{sent}");
+        }
+    }
 }
