@@ -183,11 +183,11 @@ impl ApiServer {
             Some(keyring) => keyring,
             None => Keyring::new(&token_key.private_pem, Vec::new())?,
         };
-        let outbound = Arc::new(outbound::Outbound::new(&clock));
+        let metrics = serve::metrics::Metrics::default();
+        let outbound = Arc::new(outbound::Outbound::new(&clock, metrics.reviews.clone()));
         let tokens = Tokens::new(store.clone(), clock.clone(), keyring, authentication.accounts.clone());
         let authenticator = Authenticator::new(tokens, authentication, &outbound, &clock, &random)?;
         let authorizer = Arc::new(Authorizer::new(&store, authorization, &outbound, &clock, &random));
-        let metrics = serve::metrics::Metrics::default();
         let admission = Admission::new(authorizer.clone(), &store, &metrics.webhooks, &admission);
         let flow = flow::FlowControl::new(store.clone(), seats, metrics.flow.clone());
         let server = ApiServer(Arc::new(Inner {

@@ -7,6 +7,7 @@
 //! - Redirects are not followed, and answers are bounded.
 
 mod client;
+mod counts;
 mod credentials;
 mod endpoint;
 mod kubeconfig;
@@ -18,6 +19,7 @@ mod trust;
 mod verify;
 
 pub use client::{Client, Unanswered};
+pub use counts::{About, Counts};
 pub use credentials::{Credential, Credentials};
 pub use endpoint::{Endpoint, EndpointError, Login};
 pub use trust::{Trust, TrustError, accepting};
@@ -112,17 +114,19 @@ pub struct Outbound {
     endpoints: ArcSwap<Arc<dyn Network>>,
     pool: Pool,
     clock: Clock,
+    /// What reviewers answered.
+    pub counts: Counts,
 }
 
 impl Default for Outbound {
     fn default() -> Self {
-        Outbound::new(&Clock::system())
+        Outbound::new(&Clock::system(), Counts::default())
     }
 }
 
 impl Outbound {
-    /// By whose time certificates count.
-    pub fn new(clock: &Clock) -> Self {
+    /// By whose time certificates count, and where reviews are counted.
+    pub fn new(clock: &Clock, counts: Counts) -> Self {
         let direct: Arc<dyn Network> = Arc::new(Direct::connecting_to(|_| true));
         let endpoints: Arc<dyn Network> = Arc::new(Direct::default());
         Outbound {
@@ -130,6 +134,7 @@ impl Outbound {
             endpoints: ArcSwap::from_pointee(endpoints),
             pool: Pool::default(),
             clock: clock.clone(),
+            counts,
         }
     }
 

@@ -1,5 +1,8 @@
 //! What a server is told before it starts, beside its parts: who comes in, which admission plugins are on, what is served.
 
+#[cfg(test)]
+mod tests;
+
 use crate::access::Access;
 use crate::admission;
 use crate::catalogue::Served;

@@ -17,7 +17,7 @@ pub mod token;
 pub mod webhook;
 
 use crate::outbound::review::Reviewer;
-use crate::outbound::{EndpointError, Outbound};
+use crate::outbound::{About, EndpointError, Outbound};
 use crate::request::{Peer, Target};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -164,7 +164,8 @@ impl Authenticator {
     ) -> Result<Self, AuthenticationError> {
         let webhook = config.webhook.map(|webhook| {
             let (outbound, random) = (outbound.clone(), random.clone());
-            let reviewer = Reviewer { outbound, random, endpoint: webhook.endpoint, limit: webhook::LIMIT };
+            let (endpoint, about) = (webhook.endpoint, About::Token);
+            let reviewer = Reviewer { outbound, random, endpoint, about, limit: webhook::LIMIT };
             webhook::TokenReviewer::new(reviewer, &webhook.version, webhook.ttl, tokens.audiences(), clock)
         });
         let issuers = config.issuers.into_iter().map(|issuer| {

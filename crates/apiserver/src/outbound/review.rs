@@ -4,13 +4,14 @@
 //! - Everything else is final. Redirects are not followed.
 
 use super::post::{Post, Unsent};
-use super::{Endpoint, Failure, Outbound};
+use super::{About, Endpoint, Failure, Outbound};
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use pintle_meta::{Random, object};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How often a question is asked before its failure is final.
 const ATTEMPTS: u32 = 5;
@@ -24,6 +25,7 @@ pub struct Reviewer {
     pub outbound: Arc<Outbound>,
     pub random: Random,
     pub endpoint: Endpoint,
+    pub about: About,
     /// How long one attempt may take.
     pub limit: Duration,
 }
@@ -52,8 +54,15 @@ impl ReviewError {
 }
 
 impl Reviewer {
-    /// The status of the answer.
+    /// The status of the answer. It is counted, with all attempts as one question.
     pub async fn ask(&self, review: &Value) -> Result<Value, ReviewError> {
+        let began = Instant::now();
+        let outcome = self.ask_until_final(review).await;
+        self.outbound.counts.note(&self.about, &outcome, began.elapsed());
+        outcome
+    }
+
+    async fn ask_until_final(&self, review: &Value) -> Result<Value, ReviewError> {
         let mut pause = FIRST_PAUSE;
         for _ in 1..ATTEMPTS {
             match self.attempt(review).await {

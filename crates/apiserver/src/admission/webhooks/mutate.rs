@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::call::{self, Asker, Failed};
 use super::configurations::{self, Configurations};
 use super::hook::Hook;
-use super::matching::Subject;
+use super::matching::{Subject, Surroundings};
 use super::metrics::{Families, Outcome, What};
 use super::question::Shown;
 use super::{as_kept, in_version, is_exempt, is_whole};
@@ -42,14 +42,14 @@ impl Mutating {
         if let Some(round) = round {
             round.enter(object);
         }
-        let configurations = self.configurations.latest();
+        let (configurations, surroundings) = (self.configurations.latest(), Surroundings::default());
         for hook in configurations.about(&review.resource.name) {
             if round.is_some_and(|round| !round.asks(&hook.id)) {
                 continue;
             }
-            let version = Subject::new(review, Some(object))?.meant(hook, Some(object)).await?;
+            let version = Subject::new(review, Some(object), &surroundings)?.meant(hook, Some(object)).await?;
             let Some(version) = version else { continue };
-            let changed = self.ask(review, hook, &version, object).await?;
+            let changed = self.ask((review, &surroundings), hook, &version, object).await?;
             if let Some(round) = round {
                 round.asked(&hook.id, hook.is_asked_again, changed);
             }
@@ -63,7 +63,7 @@ impl Mutating {
     /// Asks one; answers whether it changed the object.
     async fn ask(
         &self,
-        review: &Review<'_>,
+        (review, surroundings): (&Review<'_>, &Surroundings),
         hook: &Hook,
         version: &Resource,
         object: &mut Value,
@@ -85,7 +85,7 @@ impl Mutating {
             None => None,
         };
         let asked = {
-            let subject = Subject::new(review, Some(&shown))?;
+            let subject = Subject::new(review, Some(&shown), surroundings)?;
             let shown = Shown { object: Some(&shown), old: old.as_ref(), resource: version };
             let began = Instant::now();
             let asked =
@@ -115,8 +115,9 @@ impl Mutating {
 
     async fn ask_about_deletion(&self, review: &Review<'_>) -> Result<(), Status> {
         let Some(old) = review.old else { return Ok(()) };
+        let surroundings = Surroundings::default();
         for hook in self.configurations.latest().about(&review.resource.name) {
-            let subject = Subject::new(review, None)?;
+            let subject = Subject::new(review, None, &surroundings)?;
             let Some(version) = subject.meant(hook, None).await? else { continue };
             let old = in_version(review, &version, old.clone()).await?;
             let shown = Shown { object: None, old: Some(&old), resource: &version };
@@ -184,7 +185,8 @@ impl Plugin for Mutating {
     }
 
     fn changes(&self, review: &Review<'_>) -> bool {
-        let Ok(subject) = Subject::new(review, None) else { return false };
+        let surroundings = Surroundings::default();
+        let Ok(subject) = Subject::new(review, None, &surroundings) else { return false };
         self.configurations.latest().about(&review.resource.name).any(|hook| subject.version_for(hook).is_some())
     }
 

@@ -3,7 +3,7 @@
 use super::call::{self, Asker};
 use super::configurations::{self, Configurations};
 use super::hook::Hook;
-use super::matching::Subject;
+use super::matching::{Subject, Surroundings};
 use super::metrics::Families;
 use super::mutate::settle;
 use super::question::Shown;
@@ -38,7 +38,8 @@ impl Validating {
 
     async fn ask_all(&self, review: &Review<'_>, object: Option<&Value>) -> Result<(), Status> {
         let configurations = self.configurations.latest();
-        let subject = Subject::new(review, object)?;
+        let surroundings = Surroundings::default();
+        let subject = Subject::new(review, object, &surroundings)?;
         let mut meant: Vec<(&Arc<Hook>, Arc<Resource>)> = Vec::new();
         for hook in configurations.about(&review.resource.name) {
             if let Some(version) = subject.meant(hook, object).await? {
