@@ -22,6 +22,7 @@ const HELP: &str = "cargo xtask COMMAND
           `bench store` measures the store alone, beside a loop that appends and syncs;
           `bench queue` the work queue, beside the plainest one; `bench informer` 100,000 Pods in an informer;
           `bench kit` the test kit: starts, a thousand tests, a virtual day;
+          `bench admission` what webhooks cost a write, asked and not asked;
           `bench node` how fast Pods start, beside containerd alone (root)
   torture the long form of a test that kills, cuts or corrupts: torture NAME [--count N] [--seed N]
   conformance

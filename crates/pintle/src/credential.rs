@@ -1,7 +1,7 @@
 //! `pintle credential`: an exec credential plugin that makes client certificates which expire soon.
 //!
 //! kubectl and every other client of client-go run it when they have no credential or theirs has expired, and read an ExecCredential
-//! from its output. It signs with the key of the cluster's authority in DIR/pki, so whoever cannot read that directory gets no
+//! from its output. It signs with the key of the cluster's authority in DIR/pki, so a user who cannot read that directory gets no
 //! credential, and a copied kubeconfig is worth nothing elsewhere.
 
 use crate::data_dir;

@@ -20,7 +20,7 @@
 //!
 //! - [`builder`], [`cluster`]: starting one, its clients; [`raw`]: requests as bytes
 //! - [`loops`]: what runs in it; `authority`: who signs certificates; `processes`: each loop as if it were a process that can be lost
-//! - [`network`]: rules that nodes would have for Services and policies; [`outside`]: webhooks of the test, slow, down or lying; `reviewers`: of whom the server asks about users
+//! - [`network`]: rules that nodes would have for Services and policies; [`outside`]: webhooks of the test, slow, down or lying; `reviewers`: programs that the server asks about users
 //! - [`faults`]: what may happen to requests and watches of a loop
 //! - `answering`: the way from the API server to simulated nodes
 //! - `activity`: what was written, as the store saw it; [`settle`]: waiting until everything has happened

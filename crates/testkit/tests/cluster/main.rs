@@ -3,6 +3,7 @@
 mod access;
 mod admission;
 mod answers;
+mod attacks;
 mod autoscaling;
 mod bad_input;
 mod causes;
