@@ -48,8 +48,7 @@ impl World {
     /// Starts the operator's webhooks, behind the Service that its manifest has, and waits until the API server asks them.
     pub async fn with_webhooks(&self) -> Webhook {
         let webhook = self.cluster.webhook("at-operator", "at-operator").await;
-        let mut config = WebhookConfig::new("at-operator", "at-operator", "at-operator-tls");
-        config.certificate_days = 1;
+        let config = WebhookConfig::new("at-operator", "at-operator", "at-operator-tls");
         tokio::spawn(at_operator::webhooks::server(&self.context, config).serve_over(webhook.wire()));
         let both = Api::<v1beta1::At>::namespaced(self.cluster.client(), "default");
         self.cluster
