@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Loops that can work on several keys at once. The others work on one at a time because their keys share what they decide about:
 /// addresses, ranges, volumes.
-const CONCURRENT: [&str; 15] = [
+const CONCURRENT: [&str; 17] = [
     "deployment",
     "replicaset",
     "replicationcontroller",
@@ -14,10 +14,12 @@ const CONCURRENT: [&str; 15] = [
     "job",
     "cronjob",
     "ttlafterfinished",
+    "horizontalpodautoscaler",
     "podgc",
     "garbage",
     "namespace",
     "endpointslice",
+    "endpointslicemirroring",
     "nodelifecycle",
     "tainteviction",
     "resourcequota",
