@@ -25,4 +25,5 @@ async fn webhooks_of_a_kubebuilder_project_default_validate_and_convert() {
     {
         assert!(said.contains(&format!("--- PASS: {test}")), "{test} did not run:\n{said}");
     }
+    assert_eq!(place.kubectl().ok("get --raw /readyz").await, "ok", "the server is as well as before");
 }

@@ -16,7 +16,8 @@ use pintle_store::MemoryStore;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 

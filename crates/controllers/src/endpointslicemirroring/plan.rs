@@ -1,7 +1,7 @@
 //! The slices that an Endpoints object stands for: one for each of its subsets and family of addresses.
 
-use std::collections::BTreeMap;
 use core::net::IpAddr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointSubset, Endpoints, Service};

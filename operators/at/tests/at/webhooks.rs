@@ -1,17 +1,15 @@
 //! The operator's webhooks in a real cluster in virtual time, over TLS, registered by themselves: what people write is completed,
 //! refused or converted, and what happens while nobody answers.
 
-mod world;
-
 use std::time::Duration;
 
+use crate::world::World;
 use at_operator::types::{At, Phase, v1beta1};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use pintle_testkit::Lie;
 use serde_json::json;
-use world::World;
 
 const OPERATOR: &str = "system:serviceaccount:at-operator:at-operator";
 const HOUR: Duration = Duration::from_secs(3600);
