@@ -1,7 +1,5 @@
 //! A cluster with the operator in it, and the cloud beside it.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::time::Duration;
 
 use at_operator::cloud::Cloud;

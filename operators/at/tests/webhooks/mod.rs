@@ -1,8 +1,6 @@
 //! The operator's webhooks in a real cluster in virtual time, over TLS, registered by themselves: what people write is completed,
 //! refused or converted, and what happens while nobody answers.
 
-mod world;
-
 use std::time::Duration;
 
 use at_operator::types::{At, Phase, v1beta1};
@@ -11,7 +9,8 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use pintle_testkit::Lie;
 use serde_json::json;
-use world::World;
+
+use crate::world::World;
 
 const OPERATOR: &str = "system:serviceaccount:at-operator:at-operator";
 const HOUR: Duration = Duration::from_secs(3600);
