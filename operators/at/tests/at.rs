@@ -1,6 +1,5 @@
 //! The At operator in a whole cluster, in virtual time, with a cloud that can be down.
 
-#[path = "at/webhooks.rs"]
 mod webhooks;
 mod world;
 

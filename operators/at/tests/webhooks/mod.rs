@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use crate::world::World;
 use at_operator::types::{At, Phase, v1beta1};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use pintle_testkit::Lie;
 use serde_json::json;
+
+use crate::world::World;
 
 const OPERATOR: &str = "system:serviceaccount:at-operator:at-operator";
 const HOUR: Duration = Duration::from_secs(3600);
