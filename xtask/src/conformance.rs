@@ -27,7 +27,7 @@ const HELP: &str = "cargo xtask conformance --suite PATH [flags]
   --suite PATH       the e2e.test to run
   --images DIR       archives (*.tar, as `docker save` writes them) that are imported first
   --program PATH     the pintle to start [default: a release of this tree, which is built first]
-  --kubeconfig FILE  the cluster to test [default: a new `pintle up` with real containers, as root]
+  --kubeconfig FILE  the cluster to test [default: a new one of two machines with real containers, as root]
   --focus REGEX      only the conformance specs whose name matches
   --parallel N       how many specs run at a time [6]
   --serial           run the [Serial] specs too, alone, after the others

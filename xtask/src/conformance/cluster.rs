@@ -1,6 +1,6 @@
-//! The cluster that is tested: one that is there, or a new `pintle up` with real containers that leaves nothing behind.
+//! The cluster that is tested: one that is there, or a new one of two machines with real containers that leaves nothing behind.
 
-use super::network::{self, Namespace};
+use super::network::{self, ADDRESSES, Namespace};
 use crate::containers::{self, Tools};
 use crate::root;
 use anyhow::{Context, Result, bail, ensure};
@@ -21,17 +21,23 @@ const START: Duration = Duration::from_secs(60);
 /// How long stopping may take: every container that the specs have left is ended.
 const STOP: Duration = Duration::from_secs(180);
 
+/// What every machine is started with: whether its disk is nearly full must not decide what the specs see.
+const MACHINE: [&str; 4] = ["--eviction-hard", "memory.available<50Mi", "--image-gc-high-threshold", "99"];
+
 pub(super) struct Cluster {
     pub(super) kubeconfig: PathBuf,
     own: Option<Own>,
 }
 
-/// A `pintle up` of ours, with a directory for all that it keeps while it runs, in a network of its own.
+/// A cluster of two machines: a `pintle up` of ours, and a `pintle node join`.
 struct Own {
     program: PathBuf,
-    child: Child,
+    tools: Tools,
+    /// All that the machines keep.
     directory: PathBuf,
-    network: Namespace,
+    networks: [Namespace; 2],
+    /// In the order in which they were started.
+    machines: Vec<Child>,
 }
 
 impl Cluster {
@@ -55,35 +61,19 @@ impl Cluster {
             Some(program) => fs::canonicalize(program).with_context(|| program.display().to_string())?,
             None => built().await?,
         };
-        let own = Own::start(program, &tools).await?;
-        let cluster = Cluster { kubeconfig: own.directory.join("kubeconfig"), own: Some(own) };
-        match cluster.prepare(&images, &tools).await {
-            Ok(()) => Ok(cluster),
-            Err(error) => {
-                cluster.stop().await?;
-                Err(error)
-            }
+        let mut own = Own::new(program, tools).await?;
+        let started = own.start(&images).await;
+        let cluster = Cluster { kubeconfig: own.kubeconfig(), own: Some(own) };
+        if let Err(error) = started {
+            cluster.stop().await?;
+            return Err(error);
         }
+        Ok(cluster)
     }
 
     /// The network namespace to run the suite in.
     pub(super) fn network(&self) -> Option<String> {
-        self.own.as_ref().map(|own| own.network.name().to_owned())
-    }
-
-    async fn prepare(&self, images: &[PathBuf], tools: &Tools) -> Result<()> {
-        let Some(own) = &self.own else { return Ok(()) };
-        own.ready().await?;
-        if images.is_empty() {
-            return Ok(());
-        }
-        println!("importing {} images …", images.len());
-        let endpoint = format!("unix://{}", own.socket()?.display());
-        let mut command = Command::new(&own.program);
-        command.args(["image", "import", "--container-runtime-endpoint", &endpoint]).args(images);
-        command.env("PATH", tools.path()?).envs(tools.variables.clone());
-        ensure!(command.status().await?.success(), "the images cannot be imported");
-        Ok(())
+        self.own.as_ref().map(|own| own.networks[0].name().to_owned())
     }
 
     /// Ends what was started, and fails if something of it is left.
@@ -96,58 +86,108 @@ impl Cluster {
 }
 
 impl Own {
-    async fn start(program: PathBuf, tools: &Tools) -> Result<Own> {
+    async fn new(program: PathBuf, tools: Tools) -> Result<Own> {
         let directory = std::env::temp_dir().join(format!("pintle-conformance-{}", std::process::id()));
         // Nobody else can have made it: then this fails.
         DirBuilder::new().mode(0o700).create(&directory).with_context(|| directory.display().to_string())?;
-        let network = Namespace::new().await?;
-        let child = network::command(&program, Some(network.name()))
-            .args(["up", "--ephemeral", "--listen", &format!("{}:6443", network::ADDRESS)])
-            // Whether the disk of the machine is nearly full must not decide what the specs see.
-            .args(["--eviction-hard", "memory.available<50Mi", "--image-gc-high-threshold", "99"])
-            .arg("--write-kubeconfig")
-            .arg(directory.join("kubeconfig"))
-            .env("TMPDIR", &directory)
-            .env("PATH", tools.path()?)
-            .envs(tools.variables.clone())
-            .stdin(Stdio::null())
-            .stdout(File::create(directory.join("stdout"))?)
-            .stderr(File::create(root().join("target/conformance/pintle.log"))?)
-            .spawn()
-            .context("pintle cannot be started")?;
-        Ok(Own { program, child, directory, network })
+        let networks = Namespace::linked().await?;
+        Ok(Own { program, tools, directory, networks, machines: Vec::new() })
     }
 
-    async fn ready(&self) -> Result<()> {
+    async fn start(&mut self, images: &[PathBuf]) -> Result<()> {
+        let kubeconfig = self.kubeconfig().display().to_string();
+        let listen = format!("{}:6443", ADDRESSES[0]);
+        let up = ["up", "--ephemeral", "--listen", &listen, "--write-kubeconfig", &kubeconfig];
+        let said = self.machine(0, &up, "\nready ").await?;
+        ensure!(!said.contains("simulated node"), "this machine cannot run containers:\n{said}");
+
+        let invitation = self.output(&["token", "create", "--kubeconfig", &kubeconfig]).await?;
+        let join = invitation.lines().find_map(|line| line.trim().strip_prefix("pintle "));
+        let mut join: Vec<&str> = join.with_context(|| invitation.clone())?.split(' ').collect();
+        let data = self.joined().display().to_string();
+        join.extend(["--name", "second", "--data-dir", &data]);
+        self.machine(1, &join, "\njoined ").await?;
+
+        if images.is_empty() {
+            return Ok(());
+        }
+        println!("importing {} images …", images.len());
+        for socket in self.sockets()? {
+            let endpoint = format!("unix://{}", socket.display());
+            let mut command = self.command(0)?;
+            command.args(["image", "import", "--container-runtime-endpoint", &endpoint]).args(images);
+            ensure!(command.status().await?.success(), "the images cannot be imported");
+        }
+        Ok(())
+    }
+
+    /// Starts a machine, and waits until it has said this.
+    async fn machine(&mut self, number: usize, words: &[&str], ready: &str) -> Result<String> {
+        let stdout = self.directory.join(format!("stdout-{number}"));
+        let log = root().join(format!("target/conformance/machine-{number}.log"));
+        let mut command = self.command(number)?;
+        command.args(words).args(MACHINE).stdout(File::create(&stdout)?).stderr(File::create(&log)?);
+        self.machines.push(command.spawn().context("pintle cannot be started")?);
         let started = Instant::now();
         loop {
-            let said = fs::read_to_string(self.directory.join("stdout")).unwrap_or_default();
-            if said.contains("\nready ") {
-                ensure!(!said.contains("simulated node"), "this machine cannot run containers:\n{said}");
-                return Ok(());
+            let said = fs::read_to_string(&stdout).unwrap_or_default();
+            if said.contains(ready) {
+                return Ok(said);
             }
             if started.elapsed() > START {
-                bail!("pintle did not become ready; target/conformance/pintle.log:\n{said}");
+                bail!("pintle did not become ready; {}:\n{said}", log.display());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// The socket of its containerd, somewhere in its temporary directory.
-    fn socket(&self) -> Result<PathBuf> {
+    async fn output(&self, words: &[&str]) -> Result<String> {
+        let output = self.command(0)?.args(words).output().await?;
+        ensure!(output.status.success(), "pintle {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The program, on one of the machines.
+    fn command(&self, machine: usize) -> Result<Command> {
+        let mut command = network::command(&self.program, Some(self.networks[machine].name()));
+        command.env("TMPDIR", &self.directory).env("PATH", self.tools.path()?);
+        command.envs(self.tools.variables.clone()).stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("kubeconfig")
+    }
+
+    /// Where the machine that joins keeps what it needs.
+    fn joined(&self) -> PathBuf {
+        self.directory.join("joined")
+    }
+
+    /// The sockets of both containerds; that of `pintle up` is somewhere in its temporary directory.
+    fn sockets(&self) -> Result<Vec<PathBuf>> {
         let places = fs::read_dir(&self.directory)?.filter_map(|place| Some(place.ok()?.path()));
-        let mut sockets = places.map(|place| place.join("node/containerd/containerd.sock"));
-        sockets.find(|socket| socket.exists()).context("pintle has no containerd of its own")
+        let sockets = places.map(|place| place.join("node/containerd/containerd.sock"));
+        let found: Vec<PathBuf> = sockets.filter(|socket| socket.exists()).collect();
+        ensure!(found.len() == self.machines.len(), "pintle has no containerd of its own: {found:?}");
+        Ok(found)
     }
 
     async fn stop(mut self) -> Result<()> {
         println!("stopping the cluster …");
-        if let Some(id) = self.child.id() {
-            Command::new("kill").arg("-TERM").arg(id.to_string()).status().await?;
+        // The machine that has joined first: it still tells what has become of its Pods.
+        while let Some(mut machine) = self.machines.pop() {
+            if let Some(id) = machine.id() {
+                Command::new("kill").arg("-TERM").arg(id.to_string()).status().await?;
+            }
+            if tokio::time::timeout(STOP, machine.wait()).await.is_err() {
+                machine.kill().await?;
+                bail!("pintle did not stop and was killed; what it has left is in {}", self.directory.display());
+            }
         }
-        if tokio::time::timeout(STOP, self.child.wait()).await.is_err() {
-            self.child.kill().await?;
-            bail!("pintle did not stop and was killed; what it has left is in {}", self.directory.display());
+        if self.joined().exists() {
+            // Its containers run on until then.
+            self.output(&["reset", "--yes", "--data-dir", &self.joined().display().to_string()]).await?;
         }
         let below = format!(" {}/", self.directory.display());
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

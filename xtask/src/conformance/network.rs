@@ -1,32 +1,34 @@
-//! The network of the cluster under test: a namespace with one address and no way out, so that nothing of it reaches others.
+//! The network of the cluster under test: a namespace for each machine, with a link between them and no route out.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::path::Path;
 use tokio::process::Command;
 
-/// The machine's address in its network, of a range for such tests.
-pub(super) const ADDRESS: &str = "198.18.0.1";
+/// The addresses of the two machines, of a range for such tests.
+pub(super) const ADDRESSES: [&str; 2] = ["198.18.0.1", "198.18.0.2"];
 
 /// A network namespace, removed when dropped.
 pub(super) struct Namespace(String);
 
 impl Namespace {
-    pub(super) async fn new() -> Result<Namespace> {
-        let namespace = Namespace(format!("pintle-conformance-{}", std::process::id()));
-        let name = &namespace.0;
-        for line in [
-            format!("netns add {name}"),
-            format!("-n {name} link set lo up"),
-            format!("-n {name} link add end0 type veth peer name end1"),
-            format!("-n {name} addr add {ADDRESS}/24 dev end0"),
-            format!("-n {name} link set end0 up"),
-            format!("-n {name} link set end1 up"),
-        ] {
-            let status = Command::new("ip").args(line.split(' ')).status().await.context("ip cannot be started")?;
-            ensure!(status.success(), "ip {line}: {status}");
+    /// One for each machine.
+    pub(super) async fn linked() -> Result<[Namespace; 2]> {
+        let [first, second] = ["first", "second"].map(|end| format!("pintle-conformance-{}-{end}", std::process::id()));
+        let namespaces = [Namespace::new(first).await?, Namespace::new(second).await?];
+        let [first, second] = namespaces.each_ref().map(Namespace::name);
+        ip(&format!("-n {first} link add end type veth peer name end netns {second}")).await?;
+        for (namespace, address) in [first, second].into_iter().zip(ADDRESSES) {
+            ip(&format!("-n {namespace} addr add {address}/24 dev end")).await?;
+            ip(&format!("-n {namespace} link set lo up")).await?;
+            ip(&format!("-n {namespace} link set end up")).await?;
         }
-        Ok(namespace)
+        Ok(namespaces)
+    }
+
+    async fn new(name: String) -> Result<Namespace> {
+        ip(&format!("netns add {name}")).await?;
+        Ok(Namespace(name))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -41,6 +43,12 @@ impl Drop for Namespace {
             eprintln!("the network namespace {} is left", self.0);
         }
     }
+}
+
+async fn ip(line: &str) -> Result<()> {
+    let status = Command::new("ip").args(line.split(' ')).status().await.context("ip cannot be started")?;
+    ensure!(status.success(), "ip {line}: {status}");
+    Ok(())
 }
 
 /// A program, in that namespace if there is one.

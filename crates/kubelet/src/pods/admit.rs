@@ -2,7 +2,6 @@
 //! others, nor if its containers do not get the devices that they ask for.
 //! A Pod that may not fails before anything of it starts.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
@@ -102,13 +101,8 @@ impl Pods {
 
     /// Whether someone has devices of the resource whom the scheduler does not count any more.
     fn will_be_free(&self, home: &Home, devices: &Devices, resource: &str) -> bool {
-        let pods = self.pods.by(by_node, &home.name);
-        let active = pods.iter().filter(|pod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            !is_terminal(phase)
-        });
-        let active: BTreeSet<String> = active.map(|pod| uid_at_runtime(pod).to_owned()).collect();
-        devices.holders(resource).iter().any(|holder| !active.contains(holder))
+        let counted = self.counted(home);
+        devices.holders(resource).iter().any(|holder| !counted.contains(holder))
     }
 
     /// Wakes Pods when something has become of their devices. Runs until dropped.

@@ -34,7 +34,7 @@ pub(super) enum Room {
     Given,
     /// A reason and a message.
     Refused(String, String),
-    /// Others give way to it, and have not gone yet.
+    /// Others are about to end, and it fits when they have.
     Later,
 }
 
@@ -54,13 +54,21 @@ impl Pods {
         let unseen = begun.iter().filter(|(uid, _)| **uid != seat.uid && !claims.contains_key(*uid));
         let unseen: BTreeMap<String, Claim> = unseen.map(|(uid, pod)| (uid.clone(), Claim::of(pod))).collect();
         let claim = Claim::of(pod);
-        let others = claims.iter().chain(&unseen).filter(|(uid, _)| **uid != seat.uid);
-        let others: Vec<&Claim> = others.map(|(_, claim)| claim).collect();
-        let found = misfits(pod, &claim, node.as_deref(), &home.allocatable, &others, is_static(pod));
+        let others: Vec<(&String, &Claim)> =
+            claims.iter().chain(&unseen).filter(|(uid, _)| **uid != seat.uid).collect();
+        let beside =
+            |others: &[&Claim]| misfits(pod, &claim, node.as_deref(), &home.allocatable, others, is_static(pod));
+        let found = beside(&others.iter().map(|(_, claim)| *claim).collect::<Vec<_>>());
         let Some(first) = found.first() else {
             claims.insert(seat.uid.clone(), claim);
             return Room::Given;
         };
+        let counted = self.counted(home);
+        let staying: Vec<&Claim> =
+            others.iter().filter(|(uid, _)| counted.contains(*uid)).map(|(_, claim)| *claim).collect();
+        if staying.len() < others.len() && beside(&staying).is_empty() {
+            return Room::Later;
+        }
         if !is_critical(pod) {
             let (reason, message) = first.told();
             return Room::Refused(reason, message);
@@ -117,6 +125,17 @@ impl Pods {
                 Room::Refused("UnexpectedAdmissionError".to_owned(), message)
             }
         }
+    }
+
+    /// The Pods of the node that a scheduler counts, and those of its files, by UID. A Pod that was deleted without grace, or whose
+    /// end is told, is none of them although its containers may still run.
+    pub(super) fn counted(&self, home: &Home) -> BTreeSet<String> {
+        let pods = self.pods.by(by_node, &home.name);
+        let counted = pods.iter().filter(|pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            !is_terminal(phase)
+        });
+        counted.map(|pod| uid_at_runtime(pod).to_owned()).chain(self.statics.uids()).collect()
     }
 
     /// Pods that have begun on the node, by the UID that its runtime knows them by: after a restart of the agent not all of them
