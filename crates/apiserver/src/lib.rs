@@ -11,7 +11,7 @@
 //! - [`setup`]: all that is configured; [`gates`]: which features are switched
 //! - [`flow`]: who waits when more is asked than can be done
 //! - [`call`], [`notes`]: the request, described once, and what is learned on its way
-//! - [`verb`], [`verbs`], [`subresources`]: one file a verb
+//! - [`verb`], [`verbs`], [`subresources`]: one file per verb
 //! - [`watches`]: what one pump rendered, many watchers read
 //! - [`nodes`]: the way to the nodes and to Pods, for what they answer; [`outbound`]: to webhooks and other API servers
 //! - [`incoming`]: a body becomes an object of a kind

@@ -110,7 +110,7 @@ pub const TABLE: &[Row] = &[
     ),
 ];
 
-/// What to tell whoever wrote `object`. The server's own loops need no telling.
+/// The warnings for the writer of `object`. The server's own loops get none.
 pub fn warnings(resource: &Resource, object: &Value, user: &User, own_loops: bool) -> Vec<String> {
     if is_own(user) {
         return Vec::new();

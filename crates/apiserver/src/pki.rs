@@ -190,7 +190,7 @@ impl Pki {
         self.server_tls_for(addresses, extra, "", now)
     }
 
-    /// The same, and certificates of other authorities (PEM) are accepted too: whom they identify is for the authenticators to say.
+    /// The same, and certificates of other authorities (PEM) are accepted too: which users they identify is for the authenticators to decide.
     pub fn server_tls_for(
         &self,
         addresses: &[IpAddr],

@@ -26,7 +26,7 @@
 //! - `protection`: storage that is deleted stays until nothing uses it
 //! - `disruption`: how many Pods may be evicted now
 //! - `resourcequota`: how much of each quota is used
-//! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for whoever was approved
+//! - `csrapproving`, `csrsigning`, `csrcleaner`: certificates for nodes and for approved requests
 //! - `tokencleaner`: what lets machines join goes when it has expired
 //! - `roleaggregation`: which rules an aggregating ClusterRole shows
 //! - `csr`, `history`, `pods`, `scales`: what several loops ask about requests, ControllerRevisions, Pods and Scales

@@ -24,7 +24,9 @@ pub(crate) struct ClusterFlags {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no way to the server: {0}; name a kubeconfig with --kubeconfig, or the cluster's directory with --data-dir")]
+#[error(
+    "no usable kubeconfig found: {0}; name a kubeconfig with --kubeconfig, or the cluster's directory with --data-dir"
+)]
 pub(crate) struct NoWay(#[from] KubeconfigError);
 
 impl ClusterFlags {

@@ -385,7 +385,7 @@ async fn found_by_pods(
 }
 
 /// Returns on a signal. A store that takes no writes is no reason to go: reads are still served, and `/readyz`
-/// tells whoever looks what is wrong. Files stay so until the next start; an etcd that was away comes back.
+/// says what is wrong. Files stay so until the next start; an etcd that was away comes back.
 pub(crate) async fn until_stopped(store: &Arc<dyn Store>, signals: &mut Signals) -> Result<(), Failure> {
     let look = async {
         let mut well = true;

@@ -37,7 +37,7 @@
 //! - [`context`]: what a loop is given: client, clock, chance, informers, recorder, shutdown
 //! - [`shutdown`]: how a loop is told to stop; `moment`: what is waited for
 //! - [`reflector`]: lists and watches one kind, for ever
-//! - [`informer`]: store, indexes and handlers over one reflector; one watch a kind
+//! - [`informer`]: store, indexes and handlers over one reflector; one watch per kind
 //! - [`key`]: the identity that queues carry
 //! - [`backoff`], [`queue`]: keys that wait to be worked on
 //! - [`controller`]: workers that reconcile keys; [`board`]: what they have to do

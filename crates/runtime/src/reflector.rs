@@ -171,7 +171,7 @@ pub struct Source {
     /// Whether only metadata is asked for.
     is_metadata: bool,
     reading: Reading,
-    /// After which time without a word a watch is opened anew.
+    /// A watch that has been silent for this long is opened anew.
     silence: Duration,
     /// Whether lists are asked for as watches.
     streams: bool,

@@ -26,7 +26,7 @@
 //! - `activity`: what was written, as the store saw it; [`settle`]: waiting until everything has happened
 //! - [`snapshot`]: the end of a run as a value; [`fork`](Cluster::fork): a copy that goes its own way
 //! - [`explore`]: one test under many seeds; `parallel`: many runs at once
-//! - [`scenario`]: a story told in peace, then with a crash at every write (`sweep`), then under drawn faults (`chaos`)
+//! - [`scenario`]: a story run without faults, then with a crash at every write (`sweep`), then under drawn faults (`chaos`)
 //! - [`control`]: all of it over HTTPS, for operators in any language
 
 mod activity;

@@ -58,7 +58,7 @@ impl Cluster {
         !self.context().board.is_idle() || self.faults.has_late_events() || self.processes.are_restarting()
     }
 
-    /// The same for whoever also counts requests under way.
+    /// The same, where requests under way count too.
     pub(crate) fn has_work(&self) -> bool {
         self.is_busy() || self.faults.has_requests() || self.faults.late() > 0
     }
@@ -134,7 +134,7 @@ impl Cluster {
             if let Some(value) = check().await {
                 return value;
             }
-            assert!(started.elapsed() < LONGEST, "waited in vain: {what}");
+            assert!(started.elapsed() < LONGEST, "waited without success: {what}");
             self.advance(STEP).await;
         }
     }

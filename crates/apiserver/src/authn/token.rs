@@ -126,7 +126,7 @@ impl Tokens {
         })
     }
 
-    /// For whom a token must be to be good for this server.
+    /// The audiences that this server accepts.
     pub fn audiences(&self) -> &[String] {
         self.accounts.audiences()
     }
@@ -172,7 +172,7 @@ impl Tokens {
         }
     }
 
-    /// Of a token that says nothing of whom it is for: it is for this server alone.
+    /// Of a token without an audience: it is for this server alone.
     fn own_alone(&self, user: User, audiences: &[String]) -> Judged {
         let own = self.audiences();
         let meant: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();

@@ -1,4 +1,4 @@
-//! A program that a URL or a file in the kubeconfig format names: where it is, whom to believe there, what to show.
+//! A program that a URL or a file in the kubeconfig format names: where it is, which authority to trust, which credentials to show.
 
 use super::{Destination, Place, Trust, TrustError, join, kubeconfig};
 use http::Uri;

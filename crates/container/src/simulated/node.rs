@@ -81,7 +81,7 @@ impl Node {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to the books; whoever waits for changes looks at them again.
+    /// Changes the state; tasks that wait for changes look at it again.
     fn act<T>(&self, act: impl FnOnce(&mut Books, Timestamp) -> T) -> T {
         let done = act(&mut self.books(), self.clock.now());
         self.changed.notify_one();

@@ -1,6 +1,6 @@
 //! The directories of volumes: made, and removed with what is in them, below one place and nowhere else.
 //!
-//! A volume's directory has the volume's name. Where a PersistentVolume says that it is does not count: whoever may write one
+//! A volume's directory has the volume's name. Where a PersistentVolume says that it is does not count: a user who may write one
 //! could name any path. Links are never followed: a container may have put them into its volume.
 
 use std::io;

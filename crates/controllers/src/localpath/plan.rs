@@ -106,7 +106,7 @@ pub(super) fn claim(claim: &PersistentVolumeClaim, around: &Around<'_>) -> Claim
         // It is not seen yet, or gone: the scheduler chooses another.
         None => return ClaimStep::Nothing,
     };
-    if let Some(why) = unfit(claim) {
+    if let Some(why) = unsupported(claim) {
         return ClaimStep::Do(Plan::telling(not_made(claim, &why)));
     }
     let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
@@ -137,7 +137,7 @@ fn node<'a>(around: &Around<'a>, selected: Option<&str>) -> Option<Result<&'a No
 }
 
 /// Why a directory cannot be what is asked for.
-fn unfit(claim: &PersistentVolumeClaim) -> Option<String> {
+fn unsupported(claim: &PersistentVolumeClaim) -> Option<String> {
     let spec = claim.spec.as_ref()?;
     if spec.volume_mode.as_deref() == Some("Block") {
         return Some("a directory is no block device".to_owned());

@@ -241,7 +241,7 @@ fn the_cluster_has_a_default_class_unless_somebody_chose_another() {
     assert!(plan_of(vec![class(json!({"provisioner": "example.com/own"}))], Some("laptop.lan")).writes.is_empty());
     let moved = plan_of(vec![class(json!({"allowedTopologies": here}))], Some("desktop.lan"));
     assert_eq!(moved.to_string(), "delete storageclasses/local-path, create storageclasses/local-path");
-    assert_eq!(is_default(&moved), json!("false"), "whoever took that back has the last word");
+    assert_eq!(is_default(&moved), json!("false"), "a person who took that back has the last word");
 }
 
 /// A place of this test's own.

@@ -30,7 +30,7 @@ enum Output {
 pub(crate) enum Failure {
     #[error("the server does not tell what its loops do: {0} is not a Pintle, or an older one")]
     NoLoops(String),
-    #[error("{0}; loops are shown to administrators, and to users whom a role lets get {PATH}")]
+    #[error("{0}; loops are shown to administrators, and to users whose role allows `get` on {PATH}")]
     Forbidden(String),
     #[error("{0}")]
     NoWay(#[from] NoWay),

@@ -1,4 +1,4 @@
-//! proxy, and plain HTTP through it: the API for whoever has only a socket.
+//! proxy, and plain HTTP through it: the API for programs that have only a socket.
 
 use super::Cluster;
 use crate::harness::PATIENCE;

@@ -65,7 +65,7 @@ impl Expectations {
         Expectations { views, awaited: Mutex::default(), lost_since: Mutex::default() }
     }
 
-    /// When to look again, if a view is known to be behind: whoever acts on it does what others have undone.
+    /// When to look again, if a view is known to be behind: acting on it repeats what others have undone.
     pub(super) fn lost(&self) -> Option<Duration> {
         let mut since = self.lost_since.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.views.iter().any(|(_, view)| view.is_lost()) {

@@ -1,4 +1,4 @@
-//! One watch a kind and selection, however many loops ask for it.
+//! One watch per kind and selection, however many loops ask for it.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;

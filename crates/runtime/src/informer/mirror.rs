@@ -157,7 +157,7 @@ impl Mirror {
         for (change, writer) in &told {
             self.tell(&mut handlers, change, writer.as_ref());
         }
-        // Only now: whoever waits for the sync, or for a version, finds every key in its queue.
+        // Only now: a task that waits for the sync, or for a version, finds every key in its queue.
         self.versions.advance(version);
         if listed {
             self.synced.come();
@@ -208,7 +208,7 @@ impl Mirror {
 
     /// Calls the handler with everything there is, then with every change, until the registration is dropped.
     pub(crate) fn on_event(&self, mut handler: Handler) -> Registration {
-        // Nothing changes in between: whoever takes a change in needs this lock first.
+        // Nothing changes in between: taking a change in needs this lock first.
         let mut handlers = self.handlers();
         let mut last: Option<Key> = None;
         loop {

@@ -1,4 +1,4 @@
-//! One leader a loop: several processes compete for a Lease, and only its holder acts.
+//! One leader per loop: several processes compete for a Lease, and only its holder acts.
 //!
 //! - A Lease changes hands by compare-and-set, so that of many who reach for it one gets it.
 //! - A holder is taken for dead when its record has not changed for the lease's duration on the observer's own timer.

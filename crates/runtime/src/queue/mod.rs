@@ -195,7 +195,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         self.core.read(|state| state.durations())
     }
 
-    /// The key that has been worked on longest, for whoever looks for work that is stuck.
+    /// The key that has been worked on longest, to find work that is stuck.
     pub fn longest_running(&self) -> Option<(T, Duration)> {
         let now = self.core.now();
         self.core.read(|state| state.longest_running(now))

@@ -1,4 +1,4 @@
-//! Tells the API server whom to trust: writes the bundle into the configurations that name our Service.
+//! Tells the API server which authority to trust: writes the bundle into the configurations that name our Service.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{

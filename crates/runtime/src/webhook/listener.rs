@@ -30,7 +30,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEADERS: Duration = Duration::from_secs(30);
 /// An object and its predecessor, each of the largest size, and what stands around them.
 const LARGEST: usize = 8 << 20;
-/// The API server shares its connections; whoever opens more waits.
+/// The API server shares its connections; further ones wait.
 const CONNECTIONS: usize = 256;
 /// How long answers under way may take once the shutdown has fired.
 const GRACE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! A webhook server that makes, shares and renews its own certificates, and tells the API server whom to trust. It answers for
+//! A webhook server that makes, shares and renews its own certificates, and tells the API server which authority to trust. It answers for
 //! admission, for conversions between versions of a kind, for tokens and for access.
 //!
 //! ```no_run

@@ -1,4 +1,4 @@
-//! As many replicas as the load needs: a Deployment, its Pods on simulated nodes, what they use, and whoever asks.
+//! As many replicas as the load needs: a Deployment, its Pods on simulated nodes, what they use, and the metrics APIs.
 
 use futures::future::BoxFuture;
 use http::Response;
