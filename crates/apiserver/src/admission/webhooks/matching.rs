@@ -3,7 +3,7 @@
 use super::hook::{Hook, Rule};
 use crate::admission::{Operation, Review};
 use crate::catalogue::{Catalogue, Resource};
-use crate::registry::{Registry, facets, read_error};
+use crate::registry::{Facets, Registry, facets, read_error};
 use pintle_meta::labels::Selector;
 use pintle_meta::{Status, object};
 use pintle_store::Entry;
@@ -15,12 +15,18 @@ const NAMESPACES: &str = "namespaces";
 
 /// The Namespace of a request, read when a selector first asks for it: once, however many webhooks there are.
 #[derive(Default)]
-pub(super) struct Surroundings(OnceCell<Option<Arc<Entry>>>);
+pub(super) struct Surroundings(OnceCell<Option<(Arc<Resource>, Arc<Entry>)>>);
 
 impl Surroundings {
-    async fn namespace(&self, registry: &Registry, key: &str) -> Result<Option<&Arc<Entry>>, Status> {
-        let read = async || registry.store.get(key).await.map_err(read_error);
-        Ok(self.0.get_or_try_init(read).await?.as_ref())
+    async fn namespace(&self, registry: &Registry, name: &str) -> Result<Option<&Facets>, Status> {
+        let read = async || {
+            let catalogue = registry.catalogue.latest();
+            let resource = catalogue.get("", "v1", NAMESPACES).ok_or_else(Status::no_such_resource)?;
+            let entry = registry.store.get(&resource.key("", name)).await.map_err(read_error)?;
+            Ok::<_, Status>(entry.map(|entry| (resource.clone(), entry)))
+        };
+        let found = self.0.get_or_try_init(read).await?;
+        Ok(found.as_ref().map(|(resource, entry)| facets(resource, entry)))
     }
 }
 
@@ -107,12 +113,8 @@ impl<'a> Subject<'a> {
                 object.is_some_and(|object| selector.matches_labels(object::at(object, &["metadata", "labels"])))
             );
         }
-        let registry = self.review.registry;
-        let catalogue = registry.catalogue.latest();
-        let resource = catalogue.get("", "v1", NAMESPACES).ok_or_else(Status::no_such_resource)?;
-        let entry = self.surroundings.namespace(registry, &resource.key("", self.namespace)).await?;
-        let entry = entry.ok_or_else(|| Status::not_found("", NAMESPACES, self.namespace))?;
-        let facets = facets(resource, entry);
+        let facets = self.surroundings.namespace(self.review.registry, self.namespace).await?;
+        let facets = facets.ok_or_else(|| Status::not_found("", NAMESPACES, self.namespace))?;
         Ok(selector.matches(|key| facets.label(key)))
     }
 }
