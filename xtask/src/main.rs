@@ -17,11 +17,12 @@ use std::process::ExitCode;
 const HELP: &str = "cargo xtask COMMAND
 
   test    everything that decides whether a change lands: format, tidy, lints, all tests
-  tidy    what the compiler does not check: module docs, who depends on whom, what is absent on purpose
+  tidy    what the compiler does not check: module docs, which crate depends on which, what is absent on purpose
   bench   start a release build and measure it; beside a peer if PINTLE_BENCH_PEER names one;
           `bench store` measures the store alone, beside a loop that appends and syncs;
           `bench queue` the work queue, beside the plainest one; `bench informer` 100,000 Pods in an informer;
           `bench kit` the test kit: starts, a thousand tests, a virtual day;
+          `bench admission` what webhooks cost a write, asked and not asked;
           `bench node` how fast Pods start, beside containerd alone (root)
   torture the long form of a test that kills, cuts or corrupts: torture NAME [--count N] [--seed N]
   conformance

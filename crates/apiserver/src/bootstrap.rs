@@ -29,6 +29,10 @@ const TOGETHER: usize = 50;
 pub async fn bootstrap(server: &ApiServer) -> Result<(), Status> {
     let now = server.registry.clock.now_rfc3339();
     let mut objects = first_objects(&now);
+    let catalogue = server.registry.catalogue.current().await;
+    let served = |row: &&(&str, &str, i64, i64)| catalogue.of_group_version(row.0, row.1).next().is_some();
+    let services = api_services::BUILT_IN.iter().filter(served).filter_map(|row| api_services::object(row.0, row.1));
+    objects.extend(services);
     objects.extend(flow::defaults::first(&now));
     for objects in objects.chunks(TOGETHER) {
         while !write_missing(server, objects).await? {}
@@ -103,7 +107,6 @@ fn first_objects(now: &str) -> Vec<Value> {
     objects.extend(roles::cluster_role_bindings());
     objects.extend(roles::cluster_info_for_all());
     objects.extend(roles::authentication_readers());
-    objects.extend(api_services::BUILT_IN.iter().filter_map(|row| api_services::object(row.0, row.1)));
     objects.push(addresses::range(now));
     for (name, value, about) in [
         (

@@ -120,7 +120,8 @@ impl ApiServer {
     /// Who asks: the user that the transport or a token names, or the one that it acts as.
     async fn who(&self, peer: &Peer, target: &Target, headers: &mut HeaderMap) -> Result<Arc<User>, Status> {
         let user = self.authenticator.authenticate(peer, target, headers).await?;
-        impersonate(&self.authorizer, user, target, headers).await
+        let constrained = self.gates.constrained_impersonation;
+        impersonate((&self.authorizer, constrained), user, target, headers).await
     }
 
     /// Whether a request may pass. What is served beside this server stands behind the same door.

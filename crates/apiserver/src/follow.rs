@@ -1,7 +1,7 @@
 //! State derived from stored objects, brought up to date before it is used and never later.
 //!
 //! Rules of access, definitions of resources and the graph of nodes are read on every request but change rarely. A follower
-//! watches their keys; whoever is about to use the state asks it first whether something changed. So a role that was bound
+//! watches their keys; before the state is used, changes are taken in. So a role that was bound
 //! a moment ago counts for the next request; one that was bound through another server on the same store counts as
 //! soon as this one has seen it.
 //!

@@ -8,9 +8,10 @@
 //! - [`chain`]: the order of all filters
 //! - [`request`], [`body`]: what is asked; [`parse`]: JSON and YAML texts as values
 //! - [`authn`], [`authz`]: who asks, and whether they may; [`access`]: how they are configured, [`memo`]: what others answered
+//! - [`setup`]: all that is configured; [`gates`]: which features are switched
 //! - [`flow`]: who waits when more is asked than can be done
 //! - [`call`], [`notes`]: the request, described once, and what is learned on its way
-//! - [`verb`], [`verbs`], [`subresources`]: one file a verb
+//! - [`verb`], [`verbs`], [`subresources`]: one file per verb
 //! - [`watches`]: what one pump rendered, many watchers read
 //! - [`nodes`]: the way to the nodes and to Pods, for what they answer; [`outbound`]: to webhooks and other API servers
 //! - [`incoming`]: a body becomes an object of a kind
@@ -46,6 +47,7 @@ pub mod deadline;
 pub mod fence;
 pub mod flow;
 pub mod follow;
+pub mod gates;
 pub mod incoming;
 pub mod jsonpath;
 pub mod kept;
@@ -66,6 +68,7 @@ pub mod request;
 pub mod resources;
 pub mod response;
 pub mod serve;
+pub mod setup;
 pub mod strategy;
 pub mod subresources;
 pub mod table;
@@ -75,17 +78,18 @@ pub mod verb;
 pub mod verbs;
 pub mod watches;
 
-use access::Access;
 use admission::Admission;
 use arc_swap::ArcSwapOption;
 use authn::keys::{KeyError, Keyring};
 use authn::{AuthenticationError, Authenticator, Tokens};
 use authz::Authorizer;
+use catalogue::Catalogue;
 use causes::Causes;
 use follow::Follower;
 use pintle_meta::{Clock, Random};
 use pintle_store::Store;
 use registry::Registry;
+use setup::Setup;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -124,7 +128,10 @@ pub struct Inner {
     pub metrics: serve::metrics::Metrics,
     pub watches: watches::Pumps,
     pub pace: Pace,
+    pub gates: gates::Gates,
     address: OnceLock<String>,
+    /// What the loops of this process say about themselves.
+    loops: OnceLock<Box<serve::loops::Loops>>,
     nodes: ArcSwapOption<Arc<dyn nodes::Nodes>>,
     network: ArcSwapOption<Arc<dyn nodes::network::Network>>,
     /// What is shown to API servers beside this one.
@@ -164,29 +171,34 @@ pub const MAX_SEATS: u32 = 600;
 impl ApiServer {
     /// A server whose store has what a new cluster starts with, and which knows its users by itself.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        Self::start_with(parts, Access::default()).await
+        Self::start_with(parts, Setup::default()).await
     }
 
-    /// The same with other people's authenticators and authorizers.
-    pub async fn start_with(parts: Parts, access: Access) -> Result<Self, StartError> {
+    /// The same as it is configured: with other people's authenticators and authorizers, with or without some plugins and versions.
+    pub async fn start_with(parts: Parts, setup: impl Into<Setup>) -> Result<Self, StartError> {
         let Parts { store, clock, random, token_key, pace, seats } = parts;
-        let Access { mut authentication, authorization } = access;
+        let Setup { access, admission, served, gates } = setup.into();
+        let (mut authentication, authorization) = (access.authentication, access.authorization);
         let keyring = match authentication.keyring.take() {
             Some(keyring) => keyring,
             None => Keyring::new(&token_key.private_pem, Vec::new())?,
         };
-        let outbound = Arc::new(outbound::Outbound::default());
+        let metrics = serve::metrics::Metrics::default();
+        let outbound = Arc::new(outbound::Outbound::new(&clock, metrics.reviews.clone()));
         let tokens = Tokens::new(store.clone(), clock.clone(), keyring, authentication.accounts.clone());
         let authenticator = Authenticator::new(tokens, authentication, &outbound, &clock, &random)?;
         let authorizer = Arc::new(Authorizer::new(&store, authorization, &outbound, &clock, &random));
-        let metrics = serve::metrics::Metrics::default();
-        let admission = Admission::new(authorizer.clone(), &store, &metrics.webhooks);
+        let admission = Admission::new(authorizer.clone(), &store, &metrics.webhooks, &admission);
         let flow = flow::FlowControl::new(store.clone(), seats, metrics.flow.clone());
         let server = ApiServer(Arc::new(Inner {
             authenticator,
             authorizer: authorizer.clone(),
             registry: Registry {
-                catalogue: Follower::new(store.clone(), &[keys::DEFINITIONS, keys::API_SERVICES]),
+                catalogue: Follower::starting_with(
+                    store.clone(),
+                    &[keys::DEFINITIONS, keys::API_SERVICES],
+                    Catalogue::serving(&served),
+                ),
                 store,
                 clock,
                 random,
@@ -199,7 +211,9 @@ impl ApiServer {
             metrics,
             watches: watches::Pumps::default(),
             pace,
+            gates,
             address: OnceLock::new(),
+            loops: OnceLock::new(),
             nodes: ArcSwapOption::empty(),
             network: ArcSwapOption::empty(),
             front_proxy: aggregate::FrontProxyIdentity::default(),
@@ -261,6 +275,15 @@ impl ApiServer {
         let mut stop = self.stop.subscribe();
         // The sender lives as long as the server: this cannot fail while it is used.
         let _ = stop.wait_for(|stopped| *stopped).await;
+    }
+
+    /// Who tells what the loops of this process do. The first who is named stays.
+    pub fn set_loops(&self, loops: impl Fn() -> serde_json::Value + Send + Sync + 'static) {
+        let _ = self.loops.set(Box::new(loops));
+    }
+
+    fn loops(&self) -> Option<serde_json::Value> {
+        self.loops.get().map(|loops| loops())
     }
 
     /// Where clients reach it, for discovery.

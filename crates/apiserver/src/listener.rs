@@ -1,4 +1,4 @@
-//! TLS connections: accepted, upgraded to HTTP/1.1 or HTTP/2, handed to the chain, and ended in peace.
+//! TLS connections: accepted, upgraded to HTTP/1.1 or HTTP/2, handed to the chain, and ended cleanly.
 //!
 //! A stranger cannot use up memory or files: connections are bounded, and each has deadlines and small buffers. Bodies
 //! stay in the socket until the chain has authorized the request.

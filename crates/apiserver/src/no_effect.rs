@@ -63,28 +63,18 @@ pub const TABLE: &[Row] = &[
         "Pintle allocates service addresses from its own range: this ServiceCIDR is stored and has no effect",
     ),
     kind(
-        "autoscaling",
-        "horizontalpodautoscalers",
-        Actor::Loops,
-        "Pintle does not autoscale yet: this HorizontalPodAutoscaler is stored and has no effect",
-    ),
-    kind(
         "networking.k8s.io",
         "ingresses",
         Actor::Loops,
         "Pintle has no ingress controller: this Ingress has no effect unless one is installed",
     ),
     field(
-        ("", "services", "spec.type=LoadBalancer"),
-        Actor::Loops,
-        "Pintle provides no load balancers: this Service has a node port but gets no external address",
-        |service| object::text(service, &["spec", "type"]) == "LoadBalancer",
-    ),
-    field(
         ("storage.k8s.io", "storageclasses", "provisioner"),
         Actor::Loops,
-        "Pintle does not provision volumes yet: claims of this StorageClass wait for a volume unless its provisioner is installed",
-        |class| object::text(class, &["provisioner"]) != "kubernetes.io/no-provisioner",
+        "Pintle provisions volumes of pintle.dev/local-path alone: claims of this StorageClass wait for a volume unless its provisioner is installed",
+        |class| {
+            !matches!(object::text(class, &["provisioner"]), "kubernetes.io/no-provisioner" | "pintle.dev/local-path")
+        },
     ),
     kind(
         "storage.k8s.io",
@@ -120,7 +110,7 @@ pub const TABLE: &[Row] = &[
     ),
 ];
 
-/// What to tell whoever wrote `object`. The server's own loops need no telling.
+/// The warnings for the writer of `object`. The server's own loops get none.
 pub fn warnings(resource: &Resource, object: &Value, user: &User, own_loops: bool) -> Vec<String> {
     if is_own(user) {
         return Vec::new();

@@ -7,14 +7,20 @@
 //! - Redirects are not followed, and answers are bounded.
 
 mod client;
+mod counts;
+mod credentials;
 mod endpoint;
+mod kubeconfig;
 mod pool;
+mod post;
 pub mod review;
 pub mod service;
 mod trust;
 mod verify;
 
 pub use client::{Client, Unanswered};
+pub use counts::{About, Counts};
+pub use credentials::{Credential, Credentials};
 pub use endpoint::{Endpoint, EndpointError, Login};
 pub use trust::{Trust, TrustError, accepting};
 
@@ -26,7 +32,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use pintle_meta::Status;
+use pintle_meta::{Clock, Status};
 use pool::Pool;
 use rustls::pki_types::ServerName;
 use std::io;
@@ -107,21 +113,31 @@ pub struct Outbound {
     /// Opens connections to endpoints of Services.
     endpoints: ArcSwap<Arc<dyn Network>>,
     pool: Pool,
+    clock: Clock,
+    /// What reviewers answered.
+    pub counts: Counts,
 }
 
 impl Default for Outbound {
     fn default() -> Self {
+        Outbound::new(&Clock::system(), Counts::default())
+    }
+}
+
+impl Outbound {
+    /// By whose time certificates count, and where reviews are counted.
+    pub fn new(clock: &Clock, counts: Counts) -> Self {
         let direct: Arc<dyn Network> = Arc::new(Direct::connecting_to(|_| true));
         let endpoints: Arc<dyn Network> = Arc::new(Direct::default());
         Outbound {
             direct: ArcSwap::from_pointee(direct),
             endpoints: ArcSwap::from_pointee(endpoints),
             pool: Pool::default(),
+            clock: clock.clone(),
+            counts,
         }
     }
-}
 
-impl Outbound {
     /// From now on everything is reached so: a test kit has its programs in its own process.
     pub fn set_network(&self, network: Arc<dyn Network>) {
         self.direct.store(Arc::new(network.clone()));
@@ -139,7 +155,10 @@ impl Outbound {
         let connection = connecting.map_err(late)??;
         let unnamed = |_| Failure::Tls(format!("{:?} is no name of a server", to.place.server_name()));
         let name = ServerName::try_from(to.place.server_name()).map_err(unnamed)?;
-        let secure = TlsConnector::from(to.trust.config()).connect(name, connection).await.map_err(verify::failure)?;
+        let secure = TlsConnector::from(to.trust.config(&self.clock))
+            .connect(name, connection)
+            .await
+            .map_err(verify::failure)?;
         Ok(Box::new(secure))
     }
 

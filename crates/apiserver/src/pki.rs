@@ -24,6 +24,10 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// The authority's certificate and key, and the key of service account tokens.
+const FILES: [&str; 3] = ["ca.crt", "ca.key", "sa.key"];
 
 const AUTHORITY_YEARS: i16 = 10;
 /// The user as which the server asks nodes.
@@ -103,11 +107,17 @@ impl Pki {
         Pki { ca_pem: ca_pem.to_owned(), ca_key_pem: ca_key_pem.to_owned(), token_key, own: Mutex::new(own) }
     }
 
+    /// The authority that is kept in a directory already: nothing is made.
+    pub fn read(directory: &Path) -> Result<Self, PkiError> {
+        let [ca, key, token] = FILES.map(|name| directory.join(name));
+        Ok(Pki::of(&read(&ca)?, &read(&key)?, TokenKey::from_private(read(&token)?)?))
+    }
+
     /// The authority kept in a directory, made there if it is new.
     pub fn open(directory: &Path, now: Timestamp) -> Result<Self, PkiError> {
-        let (ca, key, token) = (directory.join("ca.crt"), directory.join("ca.key"), directory.join("sa.key"));
+        let [ca, key, token] = FILES.map(|name| directory.join(name));
         if ca.exists() || key.exists() || token.exists() {
-            return Ok(Pki::of(&read(&ca)?, &read(&key)?, TokenKey::from_private(read(&token)?)?));
+            return Pki::read(directory);
         }
         let pki = Pki::generate(now)?;
         fs::create_dir_all(directory).map_err(|source| PkiError::File { path: directory.into(), source })?;
@@ -124,6 +134,24 @@ impl Pki {
     /// A client's certificate: `name` is the user, `group` its group.
     pub fn client(&self, name: &str, group: &str, now: Timestamp) -> Result<Identity, PkiError> {
         let mut params = valid_for(CertificateParams::default(), now, CLIENT_YEARS);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params)
+    }
+
+    /// A client's certificate that ends soon. It begins a little earlier, for clocks that are behind.
+    pub fn short_lived_client(
+        &self,
+        name: &str,
+        group: &str,
+        now: Timestamp,
+        lifetime: Duration,
+    ) -> Result<Identity, PkiError> {
+        let mut params = CertificateParams::default();
+        let (now, slack) = (SystemTime::from(now), Duration::from_secs(300));
+        params.not_before = (now - slack).into();
+        params.not_after = (now + lifetime).into();
         params.distinguished_name.push(DnType::CommonName, name);
         params.distinguished_name.push(DnType::OrganizationName, group);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -162,7 +190,7 @@ impl Pki {
         self.server_tls_for(addresses, extra, "", now)
     }
 
-    /// The same, and certificates of other authorities (PEM) are accepted too: whom they identify is for the authenticators to say.
+    /// The same, and certificates of other authorities (PEM) are accepted too: which users they identify is for the authenticators to decide.
     pub fn server_tls_for(
         &self,
         addresses: &[IpAddr],

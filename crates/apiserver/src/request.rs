@@ -83,11 +83,12 @@ impl Sent {
 pub enum Peer {
     #[default]
     Unknown,
-    /// The user that a client certificate names, which the TLS layer verified against our CA.
-    Certificate(Arc<crate::authn::User>),
+    /// The user that a client certificate names, which the TLS layer verified against our CA, and the second since 1970 after which
+    /// it names nobody: a connection may outlive its certificate.
+    Certificate { user: Arc<crate::authn::User>, ends: i64 },
     /// A certificate of the authority of front proxies. Of a proxy that is believed, the headers name the user; `user` is set if
     /// the certificate is of our CA too.
-    Proxy { believed: bool, user: Option<Arc<crate::authn::User>> },
+    Proxy { believed: bool, user: Option<Arc<crate::authn::User>>, ends: i64 },
     /// A loop in this process.
     Internal(Arc<crate::authn::User>),
 }

@@ -5,6 +5,7 @@ pub(crate) mod hooks;
 use crate::authn::User;
 use crate::pki::Pki;
 use crate::request::{Peer, Request};
+use crate::setup::Setup;
 use crate::{ApiServer, Pace, Parts};
 use bytes::Bytes;
 use hooks::Hooks;
@@ -33,12 +34,18 @@ impl Answer {
 
 impl Cluster {
     pub(crate) async fn start() -> Self {
+        Cluster::start_with(|_| Setup::default()).await
+    }
+
+    /// With everything that an operator can say; the programs outside are there before.
+    pub(crate) async fn start_with(setup: impl FnOnce(&Hooks) -> Setup) -> Self {
         let clock = Clock::system();
         let token_key = Pki::generate(clock.now()).unwrap().token_key;
         let store = Arc::new(MemoryStore::new());
         let parts = Parts { store, clock, random: Random::seeded(1), token_key, pace: Pace::default(), seats: 100 };
-        let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
-        let cluster = Cluster { server, hooks: Hooks::start(&["127.0.0.1", "hook.a.svc"]).await };
+        let hooks = Hooks::start(&["127.0.0.1", "hook.a.svc"]).await;
+        let server = ApiServer::start_with(parts, setup(&hooks)).await.unwrap_or_else(|error| panic!("{error}"));
+        let cluster = Cluster { server, hooks };
         let name = |name: &str| json!({"metadata": {"name": name}});
         assert_eq!(cluster.post("/api/v1/namespaces", name("a")).await.code, 201);
         assert_eq!(cluster.post("/api/v1/namespaces/a/serviceaccounts", name("default")).await.code, 201);
@@ -46,9 +53,22 @@ impl Cluster {
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, body: &Value, media: &str) -> Answer {
+        self.send_as(User::internal("admin"), &[("content-type", media)], method, path, body).await
+    }
+
+    pub(crate) async fn send_as(
+        &self,
+        user: User,
+        headers: &[(&str, &str)],
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Answer {
         let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", media).body(()).unwrap();
-        let peer = Peer::Internal(Arc::new(User::internal("admin")));
+        let request = http::Request::builder().method(method).uri(path);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(()).unwrap();
+        let peer = Peer::Internal(Arc::new(user));
         let answer = self.server.handle(Request::new(request.into_parts().0, bytes, peer)).await;
         let code = answer.status().as_u16();
         let warnings = answer.headers().get_all("warning").iter();

@@ -40,7 +40,7 @@ pub struct ContainerConfig {
     pub cdi_devices: Vec<String>,
     /// Below the log directory of its sandbox.
     pub log_path: String,
-    /// Its input is kept open for whoever attaches; with `stdin_once` it ends with the first who did.
+    /// Its input is kept open for clients that attach; with `stdin_once` it ends with the first who did.
     pub stdin: bool,
     pub stdin_once: bool,
     pub tty: bool,

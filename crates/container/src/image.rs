@@ -41,7 +41,7 @@ pub struct Image {
     pub names: Vec<String>,
     /// The runtime needs it: it is never removed.
     pub pinned: bool,
-    /// The user as whom its containers run, if the image names one by number, or by name.
+    /// The user that its containers run as, if the image names one by number, or by name.
     pub user: Option<i64>,
     pub user_name: String,
 }

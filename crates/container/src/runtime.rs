@@ -15,7 +15,7 @@ use crate::streams::{Connection, Process, Wanted};
 
 /// Runs the containers of one node.
 ///
-/// - The runtime is the memory: whoever restarts learns from `list_sandboxes` and `list_containers` what is running.
+/// - The runtime is the memory: a restarted agent learns from `list_sandboxes` and `list_containers` what is running.
 /// - Every call is idempotent where it can be: stopping what is stopped and removing what is gone are successes.
 /// - `stop_container` asks and returns; the end is seen in the container's state and told by `changes`.
 /// - `start_container` may return before the process runs; the container is `Starting` until then.
@@ -128,7 +128,7 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Waits until something has changed by itself since the last call, and says whose it was, each Pod once.
     ///
-    /// Being told too often does no harm; whoever starts lists everything first.
+    /// Being told too often does no harm; an agent that starts lists everything first.
     async fn changes(&self) -> BTreeSet<PodRef>;
 }
 

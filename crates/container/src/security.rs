@@ -30,7 +30,7 @@ pub enum Seccomp {
     Localhost(String),
 }
 
-/// As whom a container runs, and what the kernel lets it do.
+/// The user a container runs as, and what the kernel lets it do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
     pub privileged: bool,

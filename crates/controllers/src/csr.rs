@@ -1,4 +1,4 @@
-//! What several loops ask about a CertificateSigningRequest: whom it is for, which names it wants, what became of it.
+//! What several loops ask about a CertificateSigningRequest: who it is for, which names it wants, what became of it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

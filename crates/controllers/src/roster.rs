@@ -7,7 +7,10 @@ use pintle_meta::Range;
 use pintle_runtime::{Context, Trigger};
 use tokio::task::JoinHandle;
 
+use crate::concurrency::Concurrency;
 use crate::csrsigning::Authority;
+use crate::localpath::LocalVolumes;
+use crate::serviceaccounttoken::TokenSigner;
 
 /// What loops are told beside their context.
 #[derive(Clone, Default)]
@@ -16,10 +19,16 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// Who signs certificates; without it nobody does here.
     pub authority: Option<Authority>,
+    /// Who signs tokens for Secrets; without it those stay without a token.
+    pub token_signer: Option<TokenSigner>,
     /// Whether this machine is the cluster's node: without that no loop touches its disk.
     pub is_node: bool,
+    /// Where volumes are made for claims of the default class; without a place nobody makes any here.
+    pub local_volumes: Option<LocalVolumes>,
     /// The addresses of all Pods, of which each node gets a part; without them nobody gives any out.
     pub cluster_cidrs: Vec<Range>,
+    /// How many keys loops work on at once, where they are told.
+    pub concurrency: Concurrency,
 }
 
 type Run = fn(Context, Options) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -49,16 +58,26 @@ pub fn roster() -> Vec<Loop> {
         entry("ttlafterfinished", "ttl-after-finished-controller", |context, _| {
             Box::pin(crate::ttlafterfinished::run(context))
         }),
+        entry("horizontalpodautoscaler", "horizontal-pod-autoscaler", |context, _| {
+            Box::pin(crate::horizontalpodautoscaler::run(context))
+        }),
         entry("podgc", "pod-garbage-collector", |context, _| Box::pin(crate::podgc::run(context))),
         entry("garbage", "garbage-collector", |context, _| Box::pin(crate::garbage::run(context))),
         entry("namespace", "namespace-controller", |context, _| Box::pin(crate::namespace::run(context))),
         entry("serviceaccount", "serviceaccount-controller", |context, _| {
             Box::pin(crate::serviceaccount::run(context))
         }),
+        entry("serviceaccounttoken", "tokens-controller", |context, options| {
+            Box::pin(crate::serviceaccounttoken::run(context, options.token_signer, options.root_ca))
+        }),
         entry("rootca", "root-ca-cert-publisher", |context, options| {
             Box::pin(crate::rootca::run(context, options.root_ca))
         }),
         entry("endpointslice", "endpointslice-controller", |context, _| Box::pin(crate::endpointslice::run(context))),
+        entry("endpointslicemirroring", "endpointslicemirroring-controller", |context, _| {
+            Box::pin(crate::endpointslicemirroring::run(context))
+        }),
+        entry("servicelb", "service-lb-controller", |context, _| Box::pin(crate::servicelb::run(context))),
         entry("nodelifecycle", "node-lifecycle-controller", |context, _| Box::pin(crate::nodelifecycle::run(context))),
         entry("tainteviction", "taint-eviction-controller", |context, _| Box::pin(crate::tainteviction::run(context))),
         entry("nodeipam", "node-ipam-controller", |context, options| {
@@ -67,6 +86,12 @@ pub fn roster() -> Vec<Loop> {
         entry("clusterdns", "cluster-dns-controller", |context, _| Box::pin(crate::clusterdns::run(context))),
         entry("volumes", "persistentvolume-controller", |context, options| {
             Box::pin(crate::volumes::run(context, options.is_node))
+        }),
+        entry("localpath", "local-path-provisioner", |context, options| {
+            Box::pin(crate::localpath::run(context, options.local_volumes))
+        }),
+        entry("ephemeralvolume", "ephemeral-volume-controller", |context, _| {
+            Box::pin(crate::ephemeralvolume::run(context))
         }),
         entry("protection", "pvc-protection-controller", |context, _| Box::pin(crate::protection::run(context))),
         entry("disruption", "disruption-controller", |context, _| Box::pin(crate::disruption::run(context))),
@@ -107,14 +132,20 @@ pub struct UnknownLoop(String);
 
 impl Loop {
     pub fn start(&self, context: &Context, options: &Options) -> Running {
-        let (trigger, own) = context.named(self.agent);
+        let (trigger, own) = self.context(context, options);
         Running { name: self.name, trigger, task: tokio::spawn((self.run)(own, options.clone())) }
     }
 
     /// The same without a task of its own: it ends with the context's shutdown, and at once when it is dropped.
     pub async fn run(&self, context: &Context, options: &Options) {
-        let (_trigger, own) = context.named(self.agent);
+        let (_trigger, own) = self.context(context, options);
         (self.run)(own, options.clone()).await;
+    }
+
+    fn context(&self, of_all: &Context, options: &Options) -> (Trigger, Context) {
+        let (trigger, own) = of_all.named(self.agent);
+        let told = options.concurrency.of(self.name).map(|workers| own.with_workers(workers));
+        (trigger, told.unwrap_or(own))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The kinds of Kubernetes, and those that are known only at run time.
 //!
-//! Each has its code in a static of this crate: whoever names the kind refers to it and compiles nothing.
+//! Each has its code in a static of this crate: a crate that names the kind refers to it and compiles nothing.
 
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;

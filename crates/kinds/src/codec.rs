@@ -36,7 +36,7 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// The code for one kind: whoever calls this compiles it.
+    /// The code for one kind: the crate that calls this compiles it.
     pub const fn of<K: Kind>() -> Self {
         Codec { decode: decode::<K>, pack: pack::<K>, type_name: std::any::type_name::<K> }
     }

@@ -15,6 +15,7 @@
 //! - [`rules`]: what a name, a label, a port may look like
 //! - [`field`]: paths into an object and what is wrong there
 //! - [`status`]: the answer that says what went wrong
+//! - [`trace`]: W3C trace context
 
 pub mod clock;
 pub mod duration;
@@ -30,9 +31,11 @@ pub mod random;
 pub mod range;
 pub mod rules;
 pub mod status;
+pub mod trace;
 
 pub use clock::Clock;
 pub use names::{GroupVersionKind, GroupVersionResource};
 pub use random::Random;
 pub use range::Range;
 pub use status::Status;
+pub use trace::TraceParent;

@@ -74,6 +74,11 @@ impl Quantity {
         clamp(div_up(self.nanos, NANO / 1000))
     }
 
+    /// As near as a float can be.
+    pub fn approximate(&self) -> f64 {
+        self.nanos as f64 / NANO as f64
+    }
+
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }

@@ -153,7 +153,7 @@ async fn pods(name: &str, flags: &[&str], count: usize, real: bool) -> Duration 
         cluster.processor_time() - processor,
         cluster.memory() / 1024,
     );
-    // What follows a start, such as its events and what the store puts in order, is told apart from rest.
+    // What follows a start, such as its events and what the store puts in order, is not counted as rest.
     let (after, rest) = (cluster.share_of_processor().await, cluster.share_of_processor().await);
     println!(
         "{name}: {count} Pods at rest: {rest:.1} % of one processor, {after:.1} % in the ten seconds before; {} MB",

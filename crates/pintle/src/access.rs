@@ -69,10 +69,6 @@ const CONFIG: &str = "--authentication-config";
 const WEBHOOK_TTL: Duration = Duration::from_secs(120);
 
 impl AccessFlags {
-    pub(crate) fn is_given(&self) -> bool {
-        *self != AccessFlags::default()
-    }
-
     /// Everything that the flags and their files say. `client_ca_pem` is the authority of users' certificates.
     pub(crate) fn load(&self, client_ca_pem: &str) -> Result<Access, AccessError> {
         let (keyring, accounts) = self.accounts.load()?;
@@ -155,8 +151,8 @@ mod tests {
         let access = load(&[]).unwrap();
         assert_eq!(access.authentication.anonymous, Anonymous::Everywhere);
         assert!(matches!(access.authorization.chain[..], [Mode::Node, Mode::Rbac]));
-        assert!(!Program::parse_from(["up"]).access.is_given());
-        assert!(Program::parse_from(["up", "--anonymous-auth=false"]).access.is_given());
+        assert!(Program::parse_from(["up"]).access == AccessFlags::default());
+        assert!(Program::parse_from(["up", "--anonymous-auth=false"]).access != AccessFlags::default());
     }
 
     #[test]

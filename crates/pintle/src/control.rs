@@ -1,6 +1,7 @@
 //! `pintle up --ephemeral --control`: the same cluster in virtual time, with the test kit's controls beside the API.
 
-use crate::kubeconfig;
+use crate::credential::ADMINISTRATOR;
+use crate::kubeconfig::{self, Login};
 use crate::loops::{NODES, SCHEDULER};
 use crate::say::say;
 use crate::scratch::Scratch;
@@ -32,13 +33,13 @@ pub(crate) async fn up(flags: Flags) -> Result<(), Failure> {
     let url = format!("https://{}", reachable(address));
     // Written before the first answer: who finds the server ready finds the way in.
     let config = write_kubeconfig(&flags, scratch.path(), &url, &pki, &clock)?;
-    let admin = pki.client("kubernetes-admin", MASTERS, clock.now())?;
+    let admin = pki.client(ADMINISTRATOR, MASTERS, clock.now())?;
     let ca_pem = pki.ca_pem.clone();
     let serving = Serving {
         tls,
         ip: address.ip(),
         kubeconfig: Arc::new(move |address| {
-            kubeconfig::render(&format!("https://{}", reachable(address)), &ca_pem, &admin)
+            kubeconfig::render(&format!("https://{}", reachable(address)), &ca_pem, &Login::Identity(&admin))
         }),
     };
     let names: Vec<&'static str> = flags.loops.of_roster().iter().map(|known| known.name).collect();

@@ -1,4 +1,7 @@
-//! Which loops run: `--loops`, in the words of kube-controller-manager's `--controllers`.
+//! Which loops run: `--loops`, in the words of kube-controller-manager's `--controllers`; what they do: `pintle loops`.
+
+pub(crate) mod account;
+pub(crate) mod table;
 
 use pintle_controllers::roster;
 

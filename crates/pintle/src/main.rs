@@ -5,6 +5,7 @@
 mod access;
 mod cni;
 mod control;
+mod credential;
 mod data_dir;
 mod image;
 mod kubeconfig;
@@ -19,6 +20,7 @@ mod reset;
 mod say;
 mod scheduling;
 mod scratch;
+mod settings;
 mod signals;
 mod snapshot;
 mod store;
@@ -52,8 +54,12 @@ enum Command {
     Snapshot(snapshot::Flags),
     /// Tell how an object came to be as it is: who wrote it, and why.
     Why(why::Flags),
+    /// Show the loops: what they have to do, what fails, and who never rests.
+    Loops(loops::table::Flags),
     /// Make, list and take back the tokens with which machines join.
     Token(token::Flags),
+    /// Answer kubectl with a client certificate that expires soon: an exec credential plugin (client.authentication.k8s.io).
+    Credential(credential::Flags),
     /// Make this machine a node of a cluster elsewhere, or empty a node.
     Node(node::Flags),
     /// Bring images to this machine's container runtime, list and remove them.
@@ -80,8 +86,10 @@ fn main() -> ExitCode {
         Command::Up(flags) => up::run(*flags).map_err(|failure| (failure.to_string(), failure.code())),
         Command::Snapshot(flags) => snapshot::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Why(flags) => why::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::Loops(flags) => loops::table::run(&flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Image(flags) => image::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Token(flags) => token::run(flags).map_err(|failure| (failure.to_string(), 2)),
+        Command::Credential(flags) => credential::run(&flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Node(flags) => node::run(flags),
         Command::Network(flags) => network::run(flags).map_err(|failure| (failure.to_string(), 2)),
         Command::Reset(flags) => reset::run(&flags).map_err(|failure| (failure.to_string(), failure.code())),

@@ -1,22 +1,23 @@
 //! The one place where the parts are put together: loops, scheduler and nodes over one API server.
 
-use crate::loops::{Choice, SCHEDULER};
+use crate::loops::{Choice, SCHEDULER, account};
 use crate::machine::{self, Machine, Nodes};
 use crate::reach::{self, Reach};
 use pintle_apiserver::ApiServer;
-use pintle_apiserver::authn::User;
+use pintle_apiserver::authn::{Legacy, User};
 use pintle_apiserver::nodes::network::Direct;
 use pintle_apiserver::nodes::remote::Remote;
 use pintle_apiserver::pki::{Pki, PkiError, Terms};
 use pintle_container::Simulated;
 use pintle_controllers::roster::{Options, Running};
-use pintle_controllers::{Authority, Order};
+use pintle_controllers::{Authority, Concurrency, LocalVolumes, Order, SecretToken, TokenSigner};
 use pintle_kubelet::{Fleet, LEASE};
 use pintle_meta::{Clock, Random};
 use pintle_network::{NodeNetwork, Range};
-use pintle_runtime::{Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
+use pintle_runtime::{Board, Context, LeaderConfig, Leadership, Shutdown, Trigger, lead};
 use pintle_scheduler::{Prepared, Scheduler};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinHandle;
@@ -38,7 +39,10 @@ pub(crate) struct Chosen<'a> {
     pub(crate) loops: &'a Choice,
     /// The addresses of all Pods, of which each machine gets a part.
     pub(crate) pods: &'a [Range],
+    pub(crate) concurrency: Concurrency,
     pub(crate) scheduler: &'a Prepared,
+    /// Where volumes of the default class are made.
+    pub(crate) volumes: Option<&'a Path>,
 }
 
 /// The loops and the scheduler, which is one too.
@@ -64,11 +68,19 @@ impl Plane {
         let choice = chosen.loops;
         server.registry.own_loops.store(!choice.is_none(), Ordering::Relaxed);
         let (stop, shutdown) = Shutdown::new();
+        let board = Board::default();
+        server.set_loops({
+            let board = board.clone();
+            move || account::of(&board)
+        });
         let context = {
-            let (server, clock, random) = (server.clone(), clock.clone(), random.clone());
+            let (server, clock, random, board) = (server.clone(), clock.clone(), random.clone(), board.clone());
             move |shutdown: Shutdown| {
                 let client = server.client(User::internal("system:kube-controller-manager"));
-                Context::new(client, clock.clone(), random.clone(), shutdown)
+                let mut context = Context::new(client, clock.clone(), random.clone(), shutdown);
+                // Every leadership has a context of its own; what its loop does is shown with the others.
+                context.board = board.clone();
+                context
             }
         };
         // Everything that is not elected shares its informers.
@@ -78,8 +90,15 @@ impl Plane {
         let options = Options {
             root_ca: Some(pki.ca_pem.clone()),
             authority: Some(authority(pki.clone())),
+            token_signer: Some(token_signer(server.clone())),
             is_node,
+            // Of several processes any may lead the loop, and each has a disk of its own.
+            local_volumes: chosen
+                .volumes
+                .filter(|_| identity.is_none())
+                .and_then(|directory| volumes_of(&nodes, directory)),
             cluster_cidrs: chosen.pods.to_vec(),
+            concurrency: chosen.concurrency.clone(),
         };
         let loops = match identity {
             None => Loops::Alone {
@@ -163,6 +182,27 @@ impl Plane {
         }
         self.nodes.stop().await;
         machine::stop(self.network, self.machine.map(|machine| *machine)).await;
+    }
+}
+
+/// The server's own key, as the loop that fills Secrets knows it.
+fn token_signer(server: ApiServer) -> TokenSigner {
+    Arc::new(move |token| {
+        let SecretToken { namespace, secret, account, account_uid } = token.clone();
+        let of = Legacy { namespace, secret, account, account_uid };
+        server.issue_for_secret(of).map_err(|error| error.to_string())
+    })
+}
+
+/// Where claims of the default class get their volumes: on this machine, if that is the node.
+fn volumes_of(nodes: &Nodes, directory: &Path) -> Option<LocalVolumes> {
+    match nodes {
+        Nodes::Simulated(0) => None,
+        Nodes::Simulated(_) => Some(LocalVolumes::Simulated),
+        Nodes::Machine(machine) => {
+            let directory = std::path::absolute(directory).ok()?;
+            Some(LocalVolumes::Below { directory, node: machine.config.name.clone() })
+        }
     }
 }
 
@@ -261,7 +301,13 @@ mod tests {
         let (server, client, clock, pki) = serve().await;
         let random = Random::seeded(1);
         let all = Choice::parse("*").unwrap();
-        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default() };
+        let all = Chosen {
+            loops: &all,
+            pods: &[],
+            concurrency: Concurrency::default(),
+            scheduler: &Prepared::default(),
+            volumes: None,
+        };
         let begin =
             |name: &str| Plane::start(&server, &clock, &random, &pki, Nodes::Simulated(0), Some(name.to_owned()), &all);
         let all_held_by = async |name: &str, count: usize| {
@@ -303,7 +349,13 @@ mod tests {
     async fn a_process_that_is_alone_writes_no_leases() {
         let (server, client, clock, pki) = serve().await;
         let all = Choice::parse("*").unwrap();
-        let all = Chosen { loops: &all, pods: &[], scheduler: &Prepared::default() };
+        let all = Chosen {
+            loops: &all,
+            pods: &[],
+            concurrency: Concurrency::default(),
+            scheduler: &Prepared::default(),
+            volumes: None,
+        };
         let plane = Plane::start(&server, &clock, &Random::seeded(1), &pki, Nodes::Simulated(0), None, &all);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(holders(&client).await.is_empty());

@@ -1,20 +1,21 @@
 //! `pintle up`: the whole cluster in one process, from a data directory to a kubeconfig.
 
-use crate::access::{AccessError, AccessFlags};
 use crate::control;
 use crate::data_dir;
-use crate::kubeconfig;
+use crate::kubeconfig::{Unwritten, WriteFlags, Written};
 use crate::loops::{Choice, NODES};
 use crate::machine::{self, MachineError, MachineFlags, Nodes, Place, RangeFlags};
 use crate::plane::{Chosen, Plane};
 use crate::say::{complain, say};
 use crate::scheduling;
 use crate::scratch::Scratch;
+use crate::settings::{ServerFlags, SettingsError};
 use crate::signals::Signals;
 use crate::store::{StoreError, StoreFlags};
 use pintle_apiserver::kept::servers;
-use pintle_apiserver::pki::{FrontProxy, Pki, PkiError, write_private};
+use pintle_apiserver::pki::{FrontProxy, Pki, PkiError};
 use pintle_apiserver::{ApiServer, Pace, Parts, StartError, bootstrap, listener};
+use pintle_controllers::Concurrency;
 use pintle_meta::{Clock, Random, Status};
 use pintle_store::Store;
 use pintle_store::file::OpenError;
@@ -36,9 +37,8 @@ pub(crate) struct Flags {
     /// Where the API server listens.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
     pub(crate) listen: SocketAddr,
-    /// Where the administrator's kubeconfig is written [default: DIR/admin.kubeconfig].
-    #[arg(long, value_name = "FILE")]
-    write_kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    kubeconfig: WriteFlags,
     /// More names and addresses under which the API server is reached, for its certificate.
     #[arg(long, value_name = "NAME|ADDR", value_parser = subject)]
     pub(crate) tls_san: Vec<String>,
@@ -57,6 +57,9 @@ pub(crate) struct Flags {
     /// those of the loops (deployment, replicaset, garbage, …), scheduler, and nodes for the node agents of this process.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = Choice::parse)]
     pub(crate) loops: Choice,
+    /// How many keys loops work on at once, such as deployment=5,job=10 [default: as many as kube-controller-manager].
+    #[arg(long, value_name = "LOOP=N,…", value_parser = |list: &str| Concurrency::parse(list))]
+    pub(crate) concurrency: Option<Concurrency>,
     /// How the scheduler is set up: a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) with its names and extenders.
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
@@ -72,7 +75,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_requests_inflight: Option<u32>,
     #[command(flatten)]
-    access: AccessFlags,
+    settings: ServerFlags,
     #[command(flatten)]
     store: StoreFlags,
 }
@@ -82,9 +85,13 @@ impl Flags {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.store.check()?;
         self.ranges.check().map_err(Failure::Ranges)?;
+        self.kubeconfig.check(!self.ephemeral || self.pki.is_some())?;
         scheduling::read(self.scheduler_config.as_deref())?;
-        if self.control && self.access.is_given() {
-            return Err(Failure::ControlledAccess);
+        if self.control && self.concurrency.is_some() {
+            return Err(Failure::ControlledConcurrency);
+        }
+        if self.control && self.settings.is_given() {
+            return Err(Failure::ControlledSettings);
         }
         Ok(self.machine.check()?)
     }
@@ -121,13 +128,19 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Ranges(String),
     #[error("{0}")]
-    Access(#[from] AccessError),
-    #[error("flags about authentication and authorization have no effect with --control: leave them out")]
-    ControlledAccess,
+    Settings(#[from] SettingsError),
+    #[error(
+        "flags about authentication, authorization, admission, feature gates and --runtime-config have no effect with --control: leave them out"
+    )]
+    ControlledSettings,
+    #[error("--concurrency has no effect with --control: leave it out")]
+    ControlledConcurrency,
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("{0}")]
     Pki(#[from] PkiError),
+    #[error("{0}")]
+    Kubeconfig(#[from] Unwritten),
     #[error("port in use: something else listens on {0}; stop it or choose another with --listen ADDR:PORT")]
     PortInUse(SocketAddr),
     #[error("cannot listen on {address}: {source}; choose another with --listen ADDR:PORT")]
@@ -242,7 +255,7 @@ impl Running {
 async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
     let started = Instant::now();
     // Before anything is written: the authority of clients may not be there yet, and is filled in below.
-    let mut access = flags.access.load("")?;
+    let mut setup = flags.settings.load("")?;
     let (clock, random) = (Clock::system(), Random::system());
     let directory = directory(flags)?;
     if directory.is_none() {
@@ -265,7 +278,7 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
 
     let tcp = listen(flags.listen).await?;
     let address = tcp.local_addr().map_err(Failure::Runtime)?;
-    let proxies = access.authentication.front_proxy.as_mut().map(|proxy| {
+    let proxies = setup.access.authentication.front_proxy.as_mut().map(|proxy| {
         proxy.client_ca_pem.clone_from(&pki.ca_pem);
         proxy.options.ca_pem.clone()
     });
@@ -277,7 +290,7 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
         pace: Pace::default(),
         seats: flags.max_requests_inflight.unwrap_or_else(pintle_apiserver::default_seats),
     };
-    let server = ApiServer::start_with(parts, access).await?;
+    let server = ApiServer::start_with(parts, setup).await?;
     cluster.server = Some(server.clone());
     server.set_address(address.to_string());
     let (own, others) = (addresses(address.ip()), proxies.unwrap_or_default());
@@ -318,7 +331,13 @@ async fn begin(flags: &Flags, cluster: &mut Running) -> Result<(), Failure> {
         &pki,
         nodes,
         identity,
-        &Chosen { loops: &flags.loops, pods: flags.ranges.cluster(), scheduler: &scheduler },
+        &Chosen {
+            loops: &flags.loops,
+            pods: flags.ranges.cluster(),
+            concurrency: flags.concurrency.clone().unwrap_or_default(),
+            scheduler: &scheduler,
+            volumes: Some(&home.join("volumes")),
+        },
     );
     let plane = cluster.plane.insert(plane);
     plane.reach(&server, address.ip(), &pki, &clock).await?;
@@ -366,7 +385,7 @@ async fn found_by_pods(
 }
 
 /// Returns on a signal. A store that takes no writes is no reason to go: reads are still served, and `/readyz`
-/// tells whoever looks what is wrong. Files stay so until the next start; an etcd that was away comes back.
+/// says what is wrong. Files stay so until the next start; an etcd that was away comes back.
 pub(crate) async fn until_stopped(store: &Arc<dyn Store>, signals: &mut Signals) -> Result<(), Failure> {
     let look = async {
         let mut well = true;
@@ -442,8 +461,7 @@ pub(crate) fn write_kubeconfig(
     pki: &Pki,
     clock: &Clock,
 ) -> Result<PathBuf, Failure> {
-    let path = flags.write_kubeconfig.clone().unwrap_or_else(|| directory.join("admin.kubeconfig"));
-    let admin = pki.client("kubernetes-admin", pintle_apiserver::authn::MASTERS, clock.now())?;
-    write_private(&path, &kubeconfig::render(url, &pki.ca_pem, &admin))?;
-    Ok(path)
+    let keys = flags.pki.clone().unwrap_or_else(|| directory.join("pki"));
+    let keys = (!flags.ephemeral || flags.pki.is_some()).then_some(&*keys);
+    Ok(flags.kubeconfig.write(&Written { directory, keys, url, pki }, clock)?)
 }

@@ -1,12 +1,12 @@
 //! A scheduler extender in Go, with the types that Kubernetes publishes, against the real program: obeyed, and put up with
 //! when it is slow, broken, lying or gone.
 
+#[path = "harness/go.rs"]
+mod go;
 mod harness;
-#[path = "../../../xtask/src/test/skip.rs"]
-mod skip;
 
+use harness::eventually;
 use harness::program::{Place, Program};
-use harness::{PATIENCE, eventually};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -15,35 +15,13 @@ use tokio::process::{Child, Command};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extender");
 
-/// Compiling client-go takes minutes where nothing of it is cached.
-const COMPILE_PATIENCE_FACTOR: u32 = 15;
-
 /// Each node has 32 CPUs: a Pod of 20 leaves no room for another one.
 const LARGE: &str = "20";
 
-async fn go(directory: &Path, arguments: &[&str]) -> std::process::Output {
-    let mut command = Command::new("go");
-    command.args(arguments).current_dir(directory).kill_on_drop(true);
-    let ended = tokio::time::timeout(PATIENCE * COMPILE_PATIENCE_FACTOR, command.output()).await;
-    ended.expect("it ends").expect("it starts")
-}
-
-/// The program, compiled in the test's own directory; nothing if that cannot be done here.
+/// The program, compiled; nothing if that cannot be done here.
 async fn compiled(place: &Place) -> Option<PathBuf> {
-    if Command::new("go").arg("version").output().await.is_err() {
-        skip::skip(&["go"]);
-        return None;
-    }
-    let directory = place.path("extender");
-    std::fs::create_dir_all(&directory).expect("a directory");
-    for name in ["main.go", "go.mod", "go.sum"] {
-        std::fs::copy(Path::new(SOURCES).join(name), directory.join(name)).expect("a file of the extender");
-    }
-    if !go(&directory, &["mod", "download"]).await.status.success() {
-        skip::skip(&["the Go module proxy"]);
-        return None;
-    }
-    let built = go(&directory, &["build", "-o", "extender", "."]).await;
+    let directory = go::module(place, Path::new(SOURCES)).await?;
+    let built = go::go(&directory, &["build", "-o", "extender", "."], &[]).await;
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     Some(directory.join("extender"))
 }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use crate::cause::{Causes, header};
 use crate::context::{ClusterId, Context};
 use crate::key::Key;
+use crate::trace::TraceParent;
 
 tokio::task_local! {
     static CURRENT: Arc<Attempt>;
@@ -33,6 +34,8 @@ pub struct Attempt {
     pub number: u32,
     /// What woke the key.
     pub causes: Causes,
+    /// The trace that its writes belong to, if what woke the key is traced.
+    pub trace: Option<TraceParent>,
     context: Arc<Context>,
     header: OnceLock<Option<HeaderValue>>,
     written: Mutex<Written>,
@@ -65,8 +68,20 @@ impl Written {
 
 impl Attempt {
     pub fn new(controller: Arc<str>, key: Key, number: u32, causes: Causes, context: Arc<Context>) -> Arc<Self> {
+        let trace = causes.trace();
+        Attempt::traced(controller, key, number, causes, (context, trace))
+    }
+
+    /// The same in a span of its own.
+    pub(crate) fn traced(
+        controller: Arc<str>,
+        key: Key,
+        number: u32,
+        causes: Causes,
+        (context, trace): (Arc<Context>, Option<TraceParent>),
+    ) -> Arc<Self> {
         let (header, written) = (OnceLock::new(), Mutex::default());
-        Arc::new(Attempt { controller, key, number, causes, context, header, written })
+        Arc::new(Attempt { controller, key, number, causes, trace, context, header, written })
     }
 
     pub fn context(&self) -> &Context {

@@ -1,8 +1,32 @@
 //! Conditions in a status: found, set and removed, with transition times that only move when the status does.
 
 use k8s_openapi::api::apps::v1::{DeploymentCondition, ReplicaSetCondition};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
 use k8s_openapi::api::core::v1::{NamespaceCondition, NodeCondition, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+
+/// How a CustomResourceDefinition describes them: a list in which each type stands once, so that others may apply conditions of their own
+/// beside ours. For `#[schemars(schema_with = "pintle_runtime::conditions::schema")]`.
+pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "description": "What holds, and since when.",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+            "properties": {
+                "type": {"type": "string"},
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string"},
+                "message": {"type": "string"},
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+                "observedGeneration": {"type": "integer", "format": "int64"},
+            },
+        },
+    })
+}
 
 /// What a condition says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +158,14 @@ macro_rules! condition {
     )+};
 }
 
-condition!(DeploymentCondition, ReplicaSetCondition, NamespaceCondition, NodeCondition, PodCondition);
+condition!(
+    DeploymentCondition,
+    ReplicaSetCondition,
+    HorizontalPodAutoscalerCondition,
+    NamespaceCondition,
+    NodeCondition,
+    PodCondition
+);
 
 impl AnyCondition for Condition {
     fn kind(&self) -> &str {

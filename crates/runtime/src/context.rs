@@ -3,6 +3,7 @@
 //! The client signs: who asks, under which leadership, and, inside a reconcile, why.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderValue, Method, Request, Response};
@@ -19,6 +20,7 @@ use crate::informer::Informers;
 use crate::leader::Leadership;
 use crate::serve::Metrics;
 use crate::shutdown::{Shutdown, Trigger};
+use crate::trace::Spans;
 
 /// The header that says under which leadership a write is made: `NAMESPACE/LEASE:TERM`.
 const FENCE: &str = "pintle-fence";
@@ -38,9 +40,12 @@ pub struct Context {
     /// What every loop of this context has done.
     pub metrics: Metrics,
     events: Sink,
+    spans: Option<Arc<dyn Spans>>,
     /// The client before it was signed.
     base: Client,
     signature: Signature,
+    /// In place of the number of workers that a loop gives itself.
+    workers: Option<usize>,
 }
 
 impl Context {
@@ -53,12 +58,26 @@ impl Context {
     pub(crate) fn seen_by(metrics: Metrics, client: Client, clock: Clock, random: Random, shutdown: Shutdown) -> Self {
         let base = client;
         let signature = Signature { cluster: ClusterId::next(), ..Signature::default() };
-        let client = signature.over(&base);
+        let client = signature.over(&base, &metrics);
         let informers = Informers::new(client.clone(), random.clone(), shutdown.clone()).in_cluster(signature.cluster);
         let events = Sink::start(&client, clock.clone(), &random, metrics.clone(), &shutdown);
         metrics.observe_informers(informers.watching());
-        let (name, board) = Default::default();
-        Context { name, client, clock, random, informers, shutdown, board, metrics, events, base, signature }
+        let (name, board, spans, workers) = Default::default();
+        Context {
+            name,
+            client,
+            clock,
+            random,
+            informers,
+            shutdown,
+            board,
+            metrics,
+            events,
+            spans,
+            base,
+            signature,
+            workers,
+        }
     }
 
     /// The same context for one loop: its client signs requests with the loop's name, which becomes the field manager
@@ -66,7 +85,7 @@ impl Context {
     pub fn named(&self, name: &str) -> (Trigger, Context) {
         let (trigger, shutdown) = self.shutdown.child();
         let signature = Signature { agent: Some(format!("{name}/pintle")), ..self.signature.clone() };
-        let client = signature.over(&self.base);
+        let client = signature.over(&self.base, &self.metrics);
         (trigger, Context { name: name.to_owned(), client, shutdown, signature, ..self.clone() })
     }
 
@@ -75,7 +94,7 @@ impl Context {
     pub fn in_cluster(&self, client: Client) -> Context {
         let (clock, random, shutdown) = (self.clock.clone(), self.random.clone(), self.shutdown.clone());
         let other = Context::seen_by(self.metrics.clone(), client, clock, random, shutdown);
-        Context { board: self.board.clone(), ..other }
+        Context { board: self.board.clone(), spans: self.spans.clone(), ..other }
     }
 
     /// The same context for one namespace: namespaced kinds are listed and watched there and nowhere else, so that a Role is enough.
@@ -87,8 +106,26 @@ impl Context {
     /// server which knows the header refuses them once another leads.
     pub fn led(&self, leadership: &Leadership) -> Context {
         let signature = Signature { fence: Some(leadership.fence.clone()), ..self.signature.clone() };
-        let client = signature.over(&self.base);
+        let client = signature.over(&self.base, &self.metrics);
         Context { client, shutdown: leadership.shutdown.clone(), signature, ..self.clone() }
+    }
+
+    /// The same context, whose loops' reconciles become spans there.
+    pub fn export_to(self, spans: Arc<dyn Spans>) -> Context {
+        Context { spans: Some(spans), ..self }
+    }
+
+    pub(crate) fn spans(&self) -> Option<&Arc<dyn Spans>> {
+        self.spans.as_ref()
+    }
+
+    /// The same context, whose loops work on so many keys at once, whatever they say themselves.
+    pub fn with_workers(&self, workers: usize) -> Context {
+        Context { workers: Some(workers), ..self.clone() }
+    }
+
+    pub(crate) fn workers(&self) -> Option<usize> {
+        self.workers
     }
 
     /// A recorder of events in the name of a component, such as `deployment-controller`.
@@ -126,12 +163,13 @@ struct Signature {
 
 impl Signature {
     /// The same client, whose requests are signed, and whose writes inside a reconcile tell their cause.
-    fn over(&self, client: &Client) -> Client {
+    fn over(&self, client: &Client, metrics: &Metrics) -> Client {
         let (inner, namespace) = (client.clone(), client.default_namespace().to_owned());
         let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
         let (agent, fence, cluster) = (value(&self.agent), value(&self.fence), self.cluster);
+        let metrics = metrics.clone();
         let service = tower::service_fn(move |mut request: Request<Body>| {
-            let inner = inner.clone();
+            let (inner, metrics) = (inner.clone(), metrics.clone());
             if let Some(agent) = &agent {
                 request.headers_mut().insert(http::header::USER_AGENT, agent.clone());
             }
@@ -141,10 +179,13 @@ impl Signature {
             }
             async move {
                 // This part runs on the caller's task, which knows its attempt.
-                match Attempt::current() {
+                let method = request.method().clone();
+                let answer = match Attempt::current() {
                     Some(attempt) if writes => write(&inner, cluster, &attempt, request).await,
                     _ => inner.send(request).await,
-                }
+                };
+                metrics.asked(&method, answer.as_ref().ok().map(|answer| answer.status().as_u16()));
+                answer
             }
         });
         Client::new(service, namespace)
@@ -160,6 +201,10 @@ async fn write(
 ) -> Result<Response<Body>, kube::Error> {
     if let Some(cause) = attempt.header() {
         request.headers_mut().insert(header::NAME, cause);
+    }
+    let trace = attempt.trace.and_then(|trace| HeaderValue::from_str(&trace.to_string()).ok());
+    if let Some(trace) = trace {
+        request.headers_mut().entry(pintle_meta::trace::HEADER).or_insert(trace);
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = client.send(request).await?;

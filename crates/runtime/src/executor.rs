@@ -1,5 +1,8 @@
 //! Carries a plan out: requests in order, Events of what came of them, and the status at the end.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -9,6 +12,7 @@ use kube::{Client, core::Status};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::attempt::Attempt;
 use crate::context::Context;
 use crate::controller::Action;
 use crate::error::{ApiError, Error};
@@ -16,6 +20,7 @@ use crate::events::Recorder;
 use crate::owner::Cascade;
 use crate::plan::status::{IfFailed, StatusUpdate};
 use crate::plan::{IfThere, Pace, Plan, What, Write};
+use crate::trace::{self, TraceParent};
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +30,14 @@ mod tests;
 pub struct Executor {
     client: ClientOf,
     recorder: Recorder,
+    applied: Applied,
 }
+
+/// What this process applied last, by path: hashes, so that a plan which wants the same again needs no request.
+type Applied = Arc<Mutex<BTreeMap<String, u64>>>;
+
+/// So many objects are remembered; then it begins anew, at the cost of one more apply for each.
+const MOST_APPLIED: usize = 65_536;
 
 /// A client without its `Debug`, which it does not have.
 #[derive(Clone)]
@@ -77,7 +89,11 @@ struct Metadata {
 impl Executor {
     /// Events name this component as their source.
     pub fn new(context: &Context, component: &str) -> Self {
-        Executor { client: ClientOf(context.client.clone()), recorder: context.recorder(component) }
+        Executor {
+            client: ClientOf(context.client.clone()),
+            recorder: context.recorder(component),
+            applied: Applied::default(),
+        }
     }
 
     /// Does what the plan says about this object.
@@ -158,8 +174,26 @@ impl Executor {
     }
 
     async fn request(&self, write: &Write) -> Result<Outcome, kube::Error> {
-        let request = write.request().map_err(kube::Error::BuildRequest)?;
+        let applying = write.applying();
+        if let (What::Apply { shows: true, .. }, Some((path, hash))) = (&write.what, &applying)
+            && self.applied().get(path) == Some(hash)
+        {
+            return Ok(Outcome::NotNeeded);
+        }
+        let trace = Attempt::current().and_then(|attempt| attempt.trace);
+        let request = match trace.and_then(|trace| write.traced(trace)) {
+            Some(traced) => traced.request(),
+            None => write.request(),
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
         let answer = self.client.0.request::<Answer>(request).await;
+        if let (Some((path, hash)), Ok(_)) = (applying, &answer) {
+            let mut applied = self.applied();
+            if applied.len() >= MOST_APPLIED {
+                applied.clear();
+            }
+            applied.insert(path, hash);
+        }
         match (&write.what, answer) {
             (What::StillThere { uid }, Ok(Answer { metadata }))
                 if metadata.uid != *uid || metadata.deletion_timestamp.is_some() =>
@@ -171,6 +205,10 @@ impl Executor {
             (what, Err(error)) if is_fine(what, &error) => Ok(Outcome::NotNeeded),
             (_, Err(error)) => Err(error),
         }
+    }
+
+    fn applied(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write_status(&self, status: &StatusUpdate, failure: Option<&kube::Error>) -> Result<(), kube::Error> {
@@ -188,6 +226,26 @@ impl Executor {
 }
 
 impl Write {
+    /// Where an apply goes, and a hash of what is applied.
+    fn applying(&self) -> Option<(String, u64)> {
+        let What::Apply { object, manager, .. } = &self.what else { return None };
+        let path = [self.collection.as_str(), &self.name, self.subresource.unwrap_or_default(), manager].join("/");
+        Some((path, pintle_meta::hash::stable(object.to_string().as_bytes())))
+    }
+
+    /// The same creation, whose object carries the trace on. Nothing for other writes: an applied object would change with
+    /// every reconcile.
+    fn traced(&self, trace: TraceParent) -> Option<Write> {
+        let What::Create { body, count, if_there } = &self.what else { return None };
+        if self.subresource.is_some() {
+            return None;
+        }
+        let mut object: Value = serde_json::from_slice(body).ok()?;
+        trace::annotate_value(&mut object, trace);
+        let what = What::Create { body: object.to_string().into(), count: *count, if_there: *if_there };
+        Some(Write { what, ..self.clone() })
+    }
+
     fn request(&self) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
         let target = Request::new(&self.collection);
         let (post, patching) = (PostParams::default(), PatchParams::default());
@@ -198,7 +256,7 @@ impl Write {
             (What::Replace { body }, Some(sub)) => target.replace_subresource(sub, &self.name, &post, body.to_vec()),
             (What::Merge { patch }, sub) => patch_of(&target, sub, &self.name, &patching, &Patch::Merge(patch)),
             (What::Strategic { patch }, sub) => patch_of(&target, sub, &self.name, &patching, &Patch::Strategic(patch)),
-            (What::Apply { object, manager }, sub) => {
+            (What::Apply { object, manager, .. }, sub) => {
                 patch_of(&target, sub, &self.name, &PatchParams::apply(manager).force(), &Patch::Apply(object))
             }
             (What::Delete { .. }, _) => target.delete(&self.name, &self.deletion()),

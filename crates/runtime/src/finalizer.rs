@@ -39,6 +39,13 @@ pub enum Guard<'a, K> {
 #[derive(Clone, Debug)]
 pub struct Held<K>(Arc<K>);
 
+impl<K> Held<K> {
+    /// For a [machine](crate::machine) that makes nothing outside, and so has no finalizer.
+    pub(crate) fn without_finalizer(object: Arc<K>) -> Self {
+        Held(object)
+    }
+}
+
 impl<K> Deref for Held<K> {
     type Target = K;
 

@@ -37,14 +37,16 @@
 //! - [`context`]: what a loop is given: client, clock, chance, informers, recorder, shutdown
 //! - [`shutdown`]: how a loop is told to stop; `moment`: what is waited for
 //! - [`reflector`]: lists and watches one kind, for ever
-//! - [`informer`]: store, indexes and handlers over one reflector; one watch a kind
+//! - [`informer`]: store, indexes and handlers over one reflector; one watch per kind
 //! - [`key`]: the identity that queues carry
 //! - [`backoff`], [`queue`]: keys that wait to be worked on
 //! - [`controller`]: workers that reconcile keys; [`board`]: what they have to do
 //! - [`cause`], [`attempt`]: why a reconcile runs, and what it is given
+//! - [`trace`]: reconciles as spans of W3C traces
 //! - [`error`]: what can go wrong in a reconcile
 //! - [`plan`]: what a reconcile decided, as data; [`executor`]: carrying it out; [`claim`]: adopting and releasing
 //! - [`objects`]: single objects on the server; [`owner`], [`conditions`], [`finalizer`], [`status`], [`write`], [`discovery`]: what reconcilers are made of
+//! - [`machine`]: objects that go through phases
 //! - [`storage`]: claims and the volumes that fit them
 //! - [`events`]: what people read afterwards
 //! - [`leader`]: of several processes that run the same loop, one acts
@@ -69,6 +71,7 @@ pub mod board;
 pub mod cause;
 pub mod controller;
 pub mod error;
+pub mod trace;
 
 pub mod claim;
 pub mod conditions;
@@ -80,6 +83,8 @@ pub mod owner;
 pub mod plan;
 pub mod status;
 pub mod write;
+
+pub mod machine;
 
 pub mod storage;
 
@@ -101,7 +106,7 @@ pub use backoff::Backoff;
 pub use board::Board;
 pub use cause::{Cause, Causes};
 pub use context::Context;
-pub use controller::{Action, Controller, Reconciler, Waker, when};
+pub use controller::{Action, Controller, OnError, Reconciler, Waker, when};
 pub use error::{ApiError, Error};
 pub use events::Recorder;
 pub use executor::{Executor, Failed};

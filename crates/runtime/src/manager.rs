@@ -43,6 +43,7 @@ use crate::key::Key;
 use crate::leader::{LeaderConfig, Leadership, lead};
 use crate::serve::{Health, Metrics, serve};
 use crate::shutdown::{Shutdown, Trigger};
+use crate::trace::Spans;
 
 /// How often the watchdog looks.
 const LOOK: Duration = Duration::from_secs(30);
@@ -56,6 +57,8 @@ pub enum Failed {
     Connect(String),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
+    #[error("{0}={1} is not {2}")]
+    Variable(&'static str, String, &'static str),
     #[error("{0} ended before the process was told to stop")]
     Ended(String),
 }
@@ -104,6 +107,8 @@ pub struct Manager {
     stuck_after: Duration,
     led: Vec<(String, Run)>,
     always: Vec<(String, Run)>,
+    spans: Option<Arc<dyn Spans>>,
+    namespace: Option<String>,
     /// Further checks may be added before the start.
     pub health: Health,
     pub metrics: Metrics,
@@ -132,10 +137,41 @@ impl Manager {
             stuck_after: Duration::from_secs(600),
             led: Vec::new(),
             always: Vec::new(),
+            spans: None,
+            namespace: None,
             health: Health::default(),
             metrics: Metrics::default(),
             board: Board::default(),
         }
+    }
+
+    /// What the environment asks for, as the manifests of an operator do:
+    ///
+    /// - `OPERATOR_HEALTH`: where `/healthz`, `/readyz` and `/metrics` are shown, such as `0.0.0.0:8081`;
+    /// - `OPERATOR_LEASE`: the `NAMESPACE/NAME` of the Lease by which one of several processes leads; `OPERATOR_IDENTITY` says who competes,
+    ///   otherwise this host's name and a random part do;
+    /// - `OPERATOR_NAMESPACE`: the only namespace that is watched.
+    pub fn configured(self) -> Result<Self, Failed> {
+        self.configured_by(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    fn configured_by(mut self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Failed> {
+        if let Some(address) = variable("OPERATOR_HEALTH") {
+            let address = address.parse().map_err(|_| Failed::Variable("OPERATOR_HEALTH", address, "IP:PORT"))?;
+            self = self.serve(address);
+        }
+        if let Some(lease) = variable("OPERATOR_LEASE") {
+            let Some((namespace, name)) = lease.split_once('/') else {
+                return Err(Failed::Variable("OPERATOR_LEASE", lease, "NAMESPACE/NAME"));
+            };
+            let config = match variable("OPERATOR_IDENTITY") {
+                Some(identity) => LeaderConfig::new(name, identity),
+                None => LeaderConfig::of_this_process(name, &self.random),
+            };
+            self = self.elect(LeaderConfig { namespace: namespace.to_owned(), ..config });
+        }
+        self.namespace = variable("OPERATOR_NAMESPACE");
+        Ok(self)
     }
 
     /// Of several processes only the one that holds this Lease runs the loops.
@@ -148,6 +184,17 @@ impl Manager {
     pub fn serve(mut self, address: SocketAddr) -> Self {
         self.address = Some(address);
         self
+    }
+
+    /// Reconciles become spans there (see [`trace`](crate::trace)).
+    pub fn export_to(mut self, spans: Arc<dyn Spans>) -> Self {
+        self.spans = Some(spans);
+        self
+    }
+
+    /// When the process is told to stop.
+    pub fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
     }
 
     /// A reconcile that takes longer is taken for stuck.
@@ -272,7 +319,13 @@ impl Manager {
         let (client, clock, random) = (self.client.clone(), self.clock.clone(), self.random.clone());
         let mut context = Context::seen_by(self.metrics.clone(), client, clock, random, shutdown);
         context.board = self.board.clone();
-        context
+        if let Some(namespace) = &self.namespace {
+            context = context.in_namespace(namespace);
+        }
+        match &self.spans {
+            Some(spans) => context.export_to(spans.clone()),
+            None => context,
+        }
     }
 
     /// Names in the log each key whose worker does not come back, once, and each informer that does not sync.
@@ -326,5 +379,38 @@ async fn signal() {
             }
         }
         Err(_) => drop(interrupted.await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::scripted;
+
+    fn configured(variables: &'static [(&'static str, &'static str)]) -> Result<Manager, Failed> {
+        let client = scripted(|_, _, _| (404, serde_json::Value::Null));
+        let manager = Manager::new("x", client, Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH), Random::seeded(1));
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        manager.configured_by(find)
+    }
+
+    #[tokio::test]
+    async fn an_operator_does_what_its_manifest_says_and_names_what_it_cannot_mean() {
+        let manager = configured(&[
+            ("OPERATOR_HEALTH", "127.0.0.1:8081"),
+            ("OPERATOR_LEASE", "shop/x"),
+            ("OPERATOR_NAMESPACE", "shop"),
+        ]);
+        let manager = manager.unwrap_or_else(|error| panic!("{error}"));
+        let lease = manager.lease.unwrap();
+        assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("shop", "x"));
+        assert!(lease.identity.contains('_'), "no two processes compete under one name: {}", lease.identity);
+        assert_eq!(manager.namespace.as_deref(), Some("shop"));
+        let wrong = |variables| configured(variables).err().map(|error| error.to_string());
+        let health: &[_] = &[("OPERATOR_HEALTH", "everywhere")];
+        assert_eq!(wrong(health).as_deref(), Some("OPERATOR_HEALTH=everywhere is not IP:PORT"));
+        let lease: &[_] = &[("OPERATOR_LEASE", "x")];
+        assert_eq!(wrong(lease).as_deref(), Some("OPERATOR_LEASE=x is not NAMESPACE/NAME"));
     }
 }

@@ -64,6 +64,16 @@ impl GroupKind {
     }
 }
 
+/// The metadata of an object that another one owns: its name, the owner's namespace, and the controller reference.
+pub fn child<K: Resource<DynamicType = ()>>(owner: &K, name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: owner.meta().namespace.clone(),
+        owner_references: Some(vec![controller_reference(owner)]),
+        ..ObjectMeta::default()
+    }
+}
+
 /// A reference that says: this object manages the other, and cannot go in the foreground before it.
 pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
     OwnerReference {

@@ -7,8 +7,10 @@
 //! - Errors are waited out with jittered backoff; the reflector never gives up.
 //! - An object that cannot be decoded is told by its name and skipped; all others of its kind go on.
 
+mod anew;
 mod event;
 mod page;
+mod streaming;
 mod unreadable;
 
 use std::borrow::Cow;
@@ -25,8 +27,10 @@ use pintle_meta::Random;
 
 use crate::backoff::Backoff;
 use crate::key::Key;
+pub(crate) use anew::Anew;
 use event::{Event, Lines};
 use page::{Decoding, Told};
+use streaming::Streamed;
 pub use unreadable::Unreadable;
 
 /// Objects a page of a list.
@@ -167,8 +171,11 @@ pub struct Source {
     /// Whether only metadata is asked for.
     is_metadata: bool,
     reading: Reading,
-    /// After which time without a word a watch is opened anew.
+    /// A watch that has been silent for this long is opened anew.
     silence: Duration,
+    /// Whether lists are asked for as watches.
+    streams: bool,
+    anew: Arc<Anew>,
     random: Random,
 }
 
@@ -185,7 +192,29 @@ impl Source {
         random: Random,
     ) -> Self {
         let reading = Reading { codec: K::CODEC, drops_fields: false };
-        Source { path, client, selection, is_metadata: K::metadata_api(), reading, silence, random }
+        Source {
+            path,
+            client,
+            selection,
+            is_metadata: K::metadata_api(),
+            reading,
+            silence,
+            streams: false,
+            anew: Arc::default(),
+            random,
+        }
+    }
+
+    /// The same, listed anew whenever somebody wants it.
+    pub(crate) fn anew_when(mut self, anew: Arc<Anew>) -> Self {
+        self.anew = anew;
+        self
+    }
+
+    /// The same, listed by a watch where the server can do that.
+    pub(crate) fn streaming(mut self, streams: bool) -> Self {
+        self.streams = streams;
+        self
     }
 
     /// The same; managed fields still say who wrote, but not which fields, which are skipped unread.
@@ -196,12 +225,26 @@ impl Source {
 
     /// Lists and watches until the future is dropped. The sink must not block.
     pub async fn reflect(&self, sink: Sink) {
-        let mut failures = 0;
+        let (mut failures, mut streams) = (0, self.streams);
         loop {
-            match self.list(&sink).await {
-                Ok(version) => {
+            self.anew.begin();
+            let listed = match streams {
+                true => match self.stream(&sink).await {
+                    Streamed::Whole(version, lines) => Ok((version, Some(lines))),
+                    Streamed::Broken(error) => Err(error),
+                    Streamed::Unsupported => {
+                        tracing::debug!(url = %self.path, "the server does not stream lists; listing in pages");
+                        streams = false;
+                        continue;
+                    }
+                },
+                false => self.list(&sink).await.map(|version| (version, None)),
+            };
+            match listed {
+                Ok((version, lines)) => {
+                    self.anew.finish();
                     failures = 0;
-                    self.watch(version, &sink).await;
+                    self.watch(version, lines, &sink).await;
                 }
                 Err(error) => {
                     tracing::warn!(url = %self.path, %error, "cannot list; trying again");
@@ -286,10 +329,10 @@ impl Source {
     }
 
     /// Watches from a version on; returns when the kind must be listed again.
-    async fn watch(&self, mut version: String, sink: &Sink) {
+    async fn watch(&self, mut version: String, mut lines: Option<Lines>, sink: &Sink) {
         let mut failures = 0;
         loop {
-            match self.watch_once(&mut version, sink).await {
+            match self.watch_once(&mut version, lines.take(), sink).await {
                 Ended::Gone => return,
                 Ended::Quietly { useful: true } => failures = 0,
                 Ended::Quietly { useful: false } => {
@@ -306,7 +349,7 @@ impl Source {
         }
     }
 
-    async fn watch_once(&self, version: &mut String, sink: &Sink) -> Ended {
+    async fn open(&self, version: &str) -> Result<Lines, kube::Error> {
         let params = WatchParams {
             label_selector: self.selection.label_selector(),
             field_selector: self.selection.field_selector(),
@@ -318,18 +361,30 @@ impl Source {
             true => request.watch_metadata(&params, version),
             false => request.watch(&params, version),
         };
-        let request = match request {
-            Ok(request) => self.for_long(request),
-            Err(error) => return Ended::Broken(kube::Error::BuildRequest(error)),
-        };
+        Lines::open(&self.client, self.for_long(request.map_err(kube::Error::BuildRequest)?)).await
+    }
+
+    /// One watch: on lines that are open already, or on new ones.
+    async fn watch_once(&self, version: &mut String, lines: Option<Lines>, sink: &Sink) -> Ended {
         let started = tokio::time::Instant::now();
-        let mut seen = false;
-        let mut lines = match Lines::open(&self.client, request).await {
-            Ok(lines) => lines,
-            Err(error) => return gone_or_broken(error),
+        let mut lines = match lines {
+            Some(lines) => lines,
+            None => match self.open(version).await {
+                Ok(lines) => lines,
+                Err(error) => return gone_or_broken(error),
+            },
         };
+        let mut seen = false;
         loop {
-            let event = match tokio::time::timeout(self.silence, lines.next()).await {
+            let line = tokio::select! {
+                biased;
+                () = self.anew.wanted() => {
+                    tracing::info!(url = %self.path, "the watch is behind; listing anew");
+                    return Ended::Gone;
+                }
+                line = tokio::time::timeout(self.silence, lines.next()) => line,
+            };
+            let event = match line {
                 Ok(Ok(Some(line))) => Event::read(line, self.reading),
                 Ok(Ok(None)) => break,
                 Ok(Err(error)) => Err(error),
@@ -349,7 +404,7 @@ impl Source {
                     advance(version, Some(object.version.clone()));
                     if is_deleted { Delta::Gone(object.key) } else { Delta::Unreadable(object) }
                 }
-                Ok(Event::Bookmark(reached)) => {
+                Ok(Event::Bookmark { version: reached, .. }) => {
                     advance(version, Some(reached));
                     Delta::Bookmark(version.clone())
                 }

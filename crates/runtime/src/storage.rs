@@ -1,6 +1,6 @@
 //! Claims and the volumes that fit them: what the loop that binds them and a scheduler must agree on.
 //!
-//! A binding points both ways. The volume's `claimRef` is written first: whoever writes it at the version that was read has
+//! A binding points both ways. The volume's `claimRef` is written first: the writer that succeeds at the version that was read has
 //! the volume, and nobody else. The claim's `volumeName` follows.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
@@ -124,7 +124,7 @@ fn serves(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// Why a claim cannot have the very volume that it names.
-pub fn unfit(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
+pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     let name = volume.metadata.name.as_deref().unwrap_or_default();
     if volume.metadata.deletion_timestamp.is_some() {
         Some(format!("the volume is marked for deletion {name:?}"))

@@ -87,7 +87,7 @@ fn a_claim_is_told_why_it_cannot_have_the_volume_it_names() {
         (json!({"volumeMode": "Block"}), Some("incompatible volumeMode")),
         (json!({"accessModes": ["ReadOnlyMany"]}), Some("incompatible accessMode")),
     ] {
-        assert_eq!(unfit(&volume("v", spec.clone()), &claim(json!({}))).as_deref(), expected, "{spec}");
+        assert_eq!(mismatch(&volume("v", spec.clone()), &claim(json!({}))).as_deref(), expected, "{spec}");
     }
 }
 

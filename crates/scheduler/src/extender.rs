@@ -98,7 +98,7 @@ impl Extender {
         !self.setup.preempt.is_empty()
     }
 
-    /// Where room may be made, and by whom, of the candidates or of other Pods on their nodes.
+    /// Where room may be made, and by which Pods, of the candidates or of other Pods on their nodes.
     pub(crate) async fn preempt(&self, pod: &Pod, candidates: &[Candidate]) -> Result<MetaVictims, String> {
         let sent = wire::preemption(pod, candidates, self.setup.knows_nodes);
         Ok(wire::victims(&self.send(&self.setup.preempt, sent).await?))
@@ -159,7 +159,7 @@ fn kubeconfig(setup: &ExtenderSetup) -> Result<Kubeconfig, String> {
     let url = if setup.https && plain { setup.url.replacen("http://", "https://", 1) } else { setup.url.clone() };
     let text = |key: &str| Some(object::text(&setup.tls, &[key])).filter(|text| !text.is_empty());
     let (authority, authority_file) = (text("caData"), text("caFile"));
-    // As upstream: whoever names no authority does not want to know who answers.
+    // As upstream: without an authority the server's certificate is not verified.
     let unchecked = setup.https && authority.is_none() && authority_file.is_none();
     let value = json!({"apiVersion": "v1", "kind": "Config", "current-context": "extender",
         "clusters": [{"name": "extender", "cluster": {

@@ -1,4 +1,4 @@
-//! A node as the scheduler sees it: what it has, what is taken, and by whom.
+//! A node as the scheduler sees it: what it has, what is taken, and by which Pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

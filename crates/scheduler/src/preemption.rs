@@ -157,7 +157,7 @@ fn is_eligible(pod: &PodInfo, cache: &Cache, diagnosis: &Diagnosis) -> Result<()
         return Err("not eligible due to preemptionPolicy=Never.");
     }
     let Some(nominated) = cache.nominated.node_of(&pod.uid) else { return Ok(()) };
-    // A node that will not do whoever leaves it is not worth waiting for.
+    // A node that does not fit even when empty is not worth waiting for.
     if !diagnosis.resolvable.iter().any(|name| name == nominated) {
         return Ok(());
     }

@@ -144,7 +144,7 @@ async fn run(shared: Arc<Shared>, mut cycle: Cycle) {
     let mut under_way = JoinSet::new();
     let work = async {
         loop {
-            // Before the Pod is taken: whoever waits here must not hold one back that is updated meanwhile.
+            // Before the Pod is taken: waiting here must not hold back one that is updated meanwhile.
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
             while under_way.try_join_next().is_some() {}
             let pod = shared.queue.next().await;

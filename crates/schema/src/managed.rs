@@ -140,7 +140,7 @@ fn share_a_member(left: &Value, right: &Value) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Managed(pub(crate) BTreeMap<Identity, Owned>);
 
-/// More updaters than this are not told apart.
+/// More updaters than this are merged into one.
 const MOST_UPDATERS: usize = 10;
 
 impl Managed {

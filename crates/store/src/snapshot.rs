@@ -197,7 +197,7 @@ impl Snapshot {
     }
 }
 
-/// Sizes only: whoever prints a store does not mean all of its bytes.
+/// Sizes only: a store in a log line must not print all of its bytes.
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")

@@ -113,7 +113,7 @@ impl State {
         }
         let mut publishing = self.publishing();
         snapshot.compact(publishing.keep_after);
-        // Into the topics first: whoever sees the new revision then finds its events there.
+        // Into the topics first: a reader that sees the new revision then finds its events there.
         let touched = publishing.topics.deliver(&events);
         let _ = self.failpoints.reached(Failpoint::WatchDelivered);
         publishing.sweep(snapshot.oldest(), SWEEP);

@@ -3,11 +3,22 @@
 
 use std::sync::Arc;
 
+use pintle_apiserver::ApiServer;
+use pintle_apiserver::authn::Legacy;
 use pintle_apiserver::pki::{Pki, Terms, TokenKey};
-use pintle_controllers::{Authority, Order};
+use pintle_controllers::{Authority, Order, SecretToken, TokenSigner};
 
 const CERTIFICATE: &str = include_str!("authority/ca.crt");
 const KEY: &str = include_str!("authority/ca.key");
+
+/// Tokens of Secrets are signed by the server's own key.
+pub(crate) fn token_signer(server: ApiServer) -> TokenSigner {
+    Arc::new(move |token| {
+        let SecretToken { namespace, secret, account, account_uid } = token.clone();
+        let of = Legacy { namespace, secret, account, account_uid };
+        server.issue_for_secret(of).map_err(|error| error.to_string())
+    })
+}
 
 pub(crate) fn authority(token_key: TokenKey) -> Authority {
     let pki = Pki::of(CERTIFICATE, KEY, token_key);

@@ -19,10 +19,20 @@ pub struct Builder {
     pub(crate) scheduler: bool,
     pub(crate) isolated: bool,
     pub(crate) network: bool,
+    pub(crate) usage: bool,
+    pub(crate) makes_volumes: bool,
     pub(crate) store: Option<Arc<MemoryStore>>,
     pub(crate) pace: Pace,
     pub(crate) epoch: Timestamp,
     pub(crate) root_ca: String,
+    pub(crate) reviewers: Reviewers,
+}
+
+/// Programs that the API server asks about users, by URL.
+#[derive(Clone, Default)]
+pub(crate) struct Reviewers {
+    pub(crate) tokens: Option<String>,
+    pub(crate) access: Option<String>,
 }
 
 /// Slower than a server's own: history costs nothing in a test, and virtual hours should not be spent on bookmarks.
@@ -45,11 +55,14 @@ impl Default for Builder {
             scheduler: true,
             isolated: false,
             network: false,
+            usage: false,
+            makes_volumes: false,
             store: None,
             pace: UNHURRIED,
             epoch: Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH),
             // A certificate that is none: what is published is what was given.
             root_ca: "the test's root".to_owned(),
+            reviewers: Reviewers::default(),
         }
     }
 }
@@ -104,6 +117,20 @@ impl Builder {
         self
     }
 
+    /// The API server asks the nodes what their Pods use, and serves `metrics.k8s.io`.
+    #[must_use]
+    pub fn usage(mut self) -> Self {
+        self.usage = true;
+        self
+    }
+
+    /// Claims get volumes of the cluster's default class, as with `pintle up`. Simulated nodes have no disks: nothing is written.
+    #[must_use]
+    pub fn local_volumes(mut self) -> Self {
+        self.makes_volumes = true;
+        self
+    }
+
     /// On a store of another cluster: what restarting everything over the same state is.
     #[must_use]
     pub fn store(mut self, store: Arc<MemoryStore>) -> Self {
@@ -129,6 +156,21 @@ impl Builder {
     #[must_use]
     pub fn root_ca(mut self, pem: &str) -> Self {
         pem.clone_into(&mut self.root_ca);
+        self
+    }
+
+    /// The API server asks a program whose a token is that it does not know: at `https://SERVICE.NAMESPACE.svc/PATH`, where
+    /// [`Cluster::webhook`] puts one. Its certificate is not checked.
+    #[must_use]
+    pub fn asking_for_tokens(mut self, url: &str) -> Self {
+        self.reviewers.tokens = Some(url.to_owned());
+        self
+    }
+
+    /// The API server asks a program what users may do, after it has asked the node authorizer and before it looks at roles.
+    #[must_use]
+    pub fn asking_for_access(mut self, url: &str) -> Self {
+        self.reviewers.access = Some(url.to_owned());
         self
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 const MOST: u64 = 4;
 
 impl Scenario {
-    /// Tells the story once for each seed, under faults drawn from it, and compares each end with the end in peace.
+    /// Tells the story once for each seed, under faults drawn from it, and compares each end with that of the fault-free run.
     /// `PINTLE_SEED=17` runs that seed alone.
     ///
     /// # Errors

@@ -1,8 +1,10 @@
 //! Starting a cluster in the test's process, its clients and its loops.
 
 use crate::activity::Activity;
+use crate::answering::Answering;
+use crate::builder::Reviewers;
 use crate::network::Kernels;
-use crate::outside::Nowhere;
+use crate::outside::Outside;
 use crate::processes::Processes;
 use crate::{Builder, Faults};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -34,10 +36,16 @@ pub struct Cluster {
     pub(crate) lease: Duration,
     pub(crate) isolated: bool,
     pub(crate) root_ca: String,
+    pub(crate) makes_volumes: bool,
+    pub(crate) reviewers: Reviewers,
     /// The simulated machines and their containers.
     pub(crate) world: Simulated,
     /// What the kernels of these machines were told.
     pub(crate) kernels: Kernels,
+    /// The node agents, as the API server reaches them.
+    pub(crate) answering: Answering,
+    /// Who listens beside the cluster.
+    pub(crate) outside: Outside,
     context: Context,
     _stop: Trigger,
 }
@@ -55,6 +63,8 @@ pub(crate) struct Origin {
     pub(crate) isolated: bool,
     pub(crate) pace: Pace,
     pub(crate) root_ca: String,
+    pub(crate) makes_volumes: bool,
+    pub(crate) reviewers: Reviewers,
 }
 
 impl Cluster {
@@ -86,8 +96,13 @@ impl Cluster {
             isolated: builder.isolated,
             pace: builder.pace,
             root_ca: builder.root_ca,
+            makes_volumes: builder.makes_volumes,
+            reviewers: builder.reviewers,
         })
         .await;
+        if builder.usage {
+            cluster.server.set_nodes(Arc::new(cluster.answering.clone())).await;
+        }
         for name in builder.loops {
             cluster.start_loop(name);
         }
@@ -105,7 +120,21 @@ impl Cluster {
 
     /// A cluster with no loop.
     pub(crate) async fn over(origin: Origin) -> Cluster {
-        let Origin { seed, store, clock, random, world, kernels, nodes, lease, isolated, root_ca, pace } = origin;
+        let Origin {
+            seed,
+            store,
+            clock,
+            random,
+            world,
+            kernels,
+            nodes,
+            lease,
+            isolated,
+            root_ca,
+            makes_volumes,
+            reviewers,
+            pace,
+        } = origin;
         let activity = Activity::of(&*store);
         let parts = Parts {
             store: store.clone(),
@@ -115,8 +144,9 @@ impl Cluster {
             pace,
             seats: pintle_apiserver::MAX_SEATS,
         };
-        let server = ApiServer::start(parts).await.unwrap_or_else(|error| panic!("{error}"));
-        server.registry.outbound.set_network(Arc::new(Nowhere));
+        let server = ApiServer::start_with(parts, reviewers.access()).await.unwrap_or_else(|error| panic!("{error}"));
+        let outside = Outside::default();
+        server.registry.outbound.set_network(Arc::new(outside.clone()));
         tokio::spawn({
             let server = server.clone();
             async move { server.run().await }
@@ -140,8 +170,12 @@ impl Cluster {
             lease,
             isolated,
             root_ca,
+            makes_volumes,
+            reviewers,
             world,
             kernels,
+            answering: Answering::default(),
+            outside,
             context,
             _stop: stop,
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 impl Cluster {
     /// A cluster with the same objects at the same moment, the same containers, and the same loops started anew. What
-    /// happens in one is not seen in the other. Costs the start of a server, whatever the size of the state.
+    /// happens in one is not seen in the other. Webhooks of the test stay with the original. Costs the start of a server, whatever the size of the state.
     pub async fn fork(&self) -> Cluster {
         let clock = Clock::virtual_from(self.clock.now());
         let fork = Cluster::over(Origin {
@@ -22,6 +22,8 @@ impl Cluster {
             isolated: self.isolated,
             pace: self.server.pace,
             root_ca: self.root_ca.clone(),
+            makes_volumes: self.makes_volumes,
+            reviewers: self.reviewers.clone(),
         })
         .await;
         for process in self.processes.all() {

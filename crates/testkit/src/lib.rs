@@ -20,15 +20,17 @@
 //!
 //! - [`builder`], [`cluster`]: starting one, its clients; [`raw`]: requests as bytes
 //! - [`loops`]: what runs in it; `authority`: who signs certificates; `processes`: each loop as if it were a process that can be lost
-//! - [`network`]: rules that nodes would have for Services and policies; `outside`: webhooks and other API servers
+//! - [`network`]: rules that nodes would have for Services and policies; [`outside`]: webhooks of the test, slow, down or lying; `reviewers`: programs that the server asks about users
 //! - [`faults`]: what may happen to requests and watches of a loop
+//! - `answering`: the way from the API server to simulated nodes
 //! - `activity`: what was written, as the store saw it; [`settle`]: waiting until everything has happened
 //! - [`snapshot`]: the end of a run as a value; [`fork`](Cluster::fork): a copy that goes its own way
 //! - [`explore`]: one test under many seeds; `parallel`: many runs at once
-//! - [`scenario`]: a story told in peace, then with a crash at every write (`sweep`), then under drawn faults (`chaos`)
+//! - [`scenario`]: a story run without faults, then with a crash at every write (`sweep`), then under drawn faults (`chaos`)
 //! - [`control`]: all of it over HTTPS, for operators in any language
 
 mod activity;
+mod answering;
 mod authority;
 pub mod builder;
 mod chaos;
@@ -39,10 +41,11 @@ pub mod faults;
 mod fork;
 pub mod loops;
 pub mod network;
-mod outside;
+pub mod outside;
 mod parallel;
 mod processes;
 pub mod raw;
+mod reviewers;
 pub mod scenario;
 pub mod settle;
 pub mod snapshot;
@@ -52,6 +55,7 @@ pub use builder::Builder;
 pub use cluster::Cluster;
 pub use explore::{explore, try_explore};
 pub use faults::Faults;
+pub use outside::{Lie, Webhook};
 pub use pintle_apiserver::Pace;
 pub use raw::Answer;
 pub use scenario::Scenario;
@@ -63,6 +67,10 @@ pub use sweep::Swept;
 mod guide {
     #[doc = include_str!("../../../docs/testing.md")]
     struct Testing;
+    #[doc = include_str!("../../../docs/coming-from-kube-rs.md")]
+    struct ComingFromKubeRs;
+    #[doc = include_str!("../../../docs/coming-from-controller-runtime.md")]
+    struct ComingFromControllerRuntime;
     #[doc = include_str!("../../../docs/guide/01-control-loop.md")]
     struct TheControlLoop;
     #[doc = include_str!("../../../docs/guide/02-informers.md")]
@@ -85,4 +93,12 @@ mod guide {
     struct RunningIt;
     #[doc = include_str!("../../../docs/guide/11-custom-api-server.md")]
     struct CustomApiServer;
+    #[doc = include_str!("../../../docs/guide/12-admission-webhooks.md")]
+    struct AdmissionWebhooks;
+    #[doc = include_str!("../../../docs/guide/13-conversion-webhooks.md")]
+    struct ConversionWebhooks;
+    #[doc = include_str!("../../../docs/guide/14-authentication-webhooks.md")]
+    struct AuthenticationWebhooks;
+    #[doc = include_str!("../../../docs/guide/15-authorization-webhooks.md")]
+    struct AuthorizationWebhooks;
 }

@@ -1,11 +1,11 @@
 //! The loops of a cluster: built-in ones by name, a user's own, the scheduler, the node agents.
 
 use crate::Cluster;
-use crate::authority::authority;
+use crate::authority::{authority, token_signer};
 use crate::cluster::token_key;
 use crate::processes::{Factory, Process};
 use futures::FutureExt;
-use pintle_controllers::roster;
+use pintle_controllers::{LocalVolumes, roster};
 use pintle_kubelet::Fleet;
 use pintle_runtime::Context;
 use pintle_scheduler::{Prepared, Scheduler};
@@ -52,11 +52,19 @@ impl Cluster {
         let known = roster::roster().into_iter().find(|known| known.name == name);
         let known =
             known.unwrap_or_else(|| panic!("there is no loop {name:?}; `pintle_controllers::roster` lists them"));
-        let root_ca = self.root_ca.clone();
+        let (root_ca, makes_volumes, server) = (self.root_ca.clone(), self.makes_volumes, self.server.clone());
         let factory: Factory = Arc::new(move |context: Context| {
             let authority = Some(authority(token_key()));
+            let local_volumes = makes_volumes.then_some(LocalVolumes::Simulated);
             let cluster_cidrs = POD_RANGE.parse().into_iter().collect();
-            let options = roster::Options { root_ca: Some(root_ca.clone()), authority, is_node: false, cluster_cidrs };
+            let options = roster::Options {
+                root_ca: Some(root_ca.clone()),
+                authority,
+                token_signer: Some(token_signer(server.clone())),
+                local_volumes,
+                cluster_cidrs,
+                ..Default::default()
+            };
             async move { known.run(&context, &options).await }.boxed()
         });
         self.start_process(name, known.agent, factory, None);
@@ -75,11 +83,13 @@ impl Cluster {
 
     /// Starts the agents of the first `count` nodes.
     pub fn start_nodes_of(&self, count: u16) {
-        let (world, lease) = (self.world.clone(), self.lease);
+        let (world, lease, answering) = (self.world.clone(), self.lease, self.answering.clone());
         let factory: Factory = Arc::new(move |context: Context| {
-            let world = world.clone();
+            let (world, answering) = (world.clone(), answering.clone());
             async move {
-                let _lost_at_once = Crashing(Some(Fleet::simulated(&context, &world, count, lease)));
+                let fleet = Fleet::simulated(&context, &world, count, lease);
+                answering.is(fleet.serving());
+                let _lost_at_once = Crashing(Some(fleet));
                 context.shutdown.fired().await;
             }
             .boxed()

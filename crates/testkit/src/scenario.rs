@@ -1,4 +1,4 @@
-//! A story that is told once in peace and then again under faults: the end must be the same, and then silence.
+//! A story that runs once without faults and then again under faults: the end must be the same, and then no more writes.
 
 use crate::faults::asked::Asked;
 use crate::parallel;
@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
     pub(crate) snapshot: Snapshot,
     /// The writes of the loop under test since the faults were armed.
     pub(crate) writes: Vec<Asked>,
-    /// What was still written at the end, by whom, and what it changed.
+    /// What was still written at the end, by which client, and what it changed.
     pub(crate) noise: Option<String>,
     pub(crate) events: u64,
     /// Rules of nodes that the objects at the end do not make.
@@ -69,7 +69,7 @@ impl Scenario {
         self
     }
 
-    /// What happens under faults. It must not check anything: the end is compared with the end in peace.
+    /// What happens under faults. It must not check anything: the end is compared with that of the fault-free run.
     #[must_use]
     pub fn steps<F>(mut self, part: impl Fn(Arc<Cluster>) -> F + Send + Sync + 'static) -> Self
     where
@@ -126,7 +126,7 @@ impl Scenario {
         all[all.len() - new..].iter().filter(|asked| asked.agent == self.agent).cloned().collect()
     }
 
-    /// The story in peace: what every other telling is compared with.
+    /// The story without faults: what every other run is compared with.
     pub(crate) fn in_peace(&self) -> Result<Outcome, String> {
         let clean = self.run(1, |_| ()).map_err(|error| format!("{}: fails without any fault: {error}", self.agent))?;
         match self.complaint(&clean, &clean) {

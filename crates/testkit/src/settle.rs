@@ -1,6 +1,7 @@
 //! Waiting until everything that can happen has happened, and waiting for one thing to happen.
 
 use crate::Cluster;
+use pintle_runtime::board::Failing;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,12 +15,12 @@ const LONGEST: Duration = Duration::from_secs(600);
 const SHOWN: usize = 5;
 
 impl Cluster {
-    /// Returns when nothing has been written for a while, no loop has work in hand, no request is under way, no crashed loop
-    /// waits to come back and none waits to list again what a fault refused it. Leases and events do not count: they never end.
+    /// Returns when nothing has been written for a while, no loop has work in hand, no key waits to be tried again because it
+    /// failed, no request is under way, no crashed loop waits to come back and none waits to list again what a fault refused it. Leases and events do not count: they never end.
     ///
     /// # Panics
     ///
-    /// When the cluster does not come to rest; the message names who keeps writing what, and which field flips.
+    /// When the cluster does not come to rest; the message names the keys that fail, who keeps writing what, and which field flips.
     pub async fn settle(&self) {
         if let Err(report) = self.try_settle().await {
             panic!("{report}");
@@ -36,7 +37,7 @@ impl Cluster {
         while quiet < QUIET || self.faults.has_requests() || self.faults.has_slow_requests() {
             self.pass(STEP).await?;
             let now = self.writes();
-            if now == seen && !self.is_busy() && !self.faults.has_refused_reads() {
+            if now == seen && !self.is_busy() && !self.faults.has_refused_reads() && self.failing().is_empty() {
                 quiet += STEP;
             } else {
                 (seen, quiet) = (now, Duration::ZERO);
@@ -48,11 +49,16 @@ impl Cluster {
         Ok(())
     }
 
+    /// Keys that failed and wait to be tried again.
+    fn failing(&self) -> Vec<(String, Failing)> {
+        self.context().board.failing()
+    }
+
     fn is_busy(&self) -> bool {
         !self.context().board.is_idle() || self.faults.has_late_events() || self.processes.are_restarting()
     }
 
-    /// The same for whoever also counts requests under way.
+    /// The same, where requests under way count too.
     pub(crate) fn has_work(&self) -> bool {
         self.is_busy() || self.faults.has_requests() || self.faults.late() > 0
     }
@@ -60,7 +66,13 @@ impl Cluster {
     /// Who writes what again and again, and what alternates.
     pub(crate) fn unrest(&self) -> String {
         let mut report = String::new();
+        for (name, Failing { key, failures, error }) in self.failing().into_iter().take(SHOWN) {
+            let _ = writeln!(report, "{name} has failed {failures} times for {key}: {error}");
+        }
         let Some(hottest) = self.activity.hottest() else {
+            if !report.is_empty() {
+                return report;
+            }
             let busy = self.context().board.loops();
             let busy: Vec<_> = busy.iter().filter(|(_, m)| m.depth + m.working > 0).map(|(name, _)| name).collect();
             let _ = write!(report, "nothing is written, but work never ends in {busy:?}");
@@ -122,7 +134,7 @@ impl Cluster {
             if let Some(value) = check().await {
                 return value;
             }
-            assert!(started.elapsed() < LONGEST, "waited in vain: {what}");
+            assert!(started.elapsed() < LONGEST, "waited without success: {what}");
             self.advance(STEP).await;
         }
     }

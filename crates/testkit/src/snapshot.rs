@@ -85,6 +85,13 @@ fn normal(mut objects: BTreeMap<String, Value>) -> Snapshot {
     for (name, stem, number) in generated(&objects) {
         words.learn(&name, &format!("{stem}({number})"));
     }
+    // A volume that was made for a claim is named by that claim's UID.
+    for object in objects.values() {
+        let (name, uid) = (text(object, "/metadata/name"), text(object, "/spec/claimRef/uid"));
+        if !uid.is_empty() && name.strip_prefix("pvc-") == Some(uid) {
+            words.learn(name, &format!("pvc-({})", text(object, "/spec/claimRef/name")));
+        }
+    }
     for (key, object) in &objects {
         let shown = words.say(key);
         for pointer in ["/status/podIP", "/spec/clusterIP"] {

@@ -21,8 +21,8 @@ pub struct Swept {
 }
 
 impl Scenario {
-    /// Tells the story in peace, counts the loop's writes, then tells it again with a crash before and after each of
-    /// them, and with the loop down from there to the end of the story. Each end must be the end in peace, and then
+    /// Runs the story without faults, counts the loop's writes, then runs it again with a crash before and after each of
+    /// them, and with the loop down from there to the end of the story. Each end must be that of the fault-free run, and then
     /// there must be silence.
     ///
     /// # Errors

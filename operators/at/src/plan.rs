@@ -1,11 +1,11 @@
-//! What to do about an At, from what is there: no I/O, so that every state can be tested.
+//! What the phases of an At decide by: when it is due, and what its Pod says. No I/O, so that every state can be tested.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::types::{At, Outcome, Phase};
+use crate::types::{At, Outcome};
 
 /// What is known about the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,45 +16,28 @@ pub enum Run {
     Over(Outcome),
 }
 
+/// When an At that is pending is to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Due {
     /// The schedule is not a time; somebody must change it.
-    Refuse,
-    /// Look again when this has passed.
-    Wait(Duration),
-    /// Its time has come: there must be a Pod.
-    Start,
-    /// The Pod is at work.
-    Watch,
-    /// The Pod has ended: write down what came of it, then let the Pod go.
-    Finish(Outcome),
-    /// It is over; the Pod, if it is still there, may go.
-    Rest,
+    Never,
+    /// When this has passed.
+    In(Duration),
+    /// There must be a Pod.
+    Now,
+    /// A process that ended before it could say so has started it.
+    Started,
 }
 
-/// ```text
-///            time comes,                   Pod ends
-///            record is there               or is deleted
-/// PENDING ───────────────────▶ RUNNING ───────────────────▶ DONE
-///    │ ▲
-///    └─┘ schedule is edited
-/// ```
-///
-/// A Pod that is there although the phase says PENDING was started by a process that ended before it could say so.
-pub fn step(at: &At, run: Run, now: Timestamp) -> Step {
-    let phase = at.status.as_ref().and_then(|status| status.phase);
-    match (phase, run) {
-        (Some(Phase::Done), _) => Step::Rest,
-        (_, Run::Over(outcome)) => Step::Finish(outcome),
-        (_, Run::Unfinished) => Step::Watch,
-        // Nobody but this operator may let the Pod go, so somebody took its finalizer off by hand.
-        (Some(Phase::Running), Run::Absent) => Step::Finish(Outcome::Deleted),
-        (_, Run::Absent) => match at.spec.schedule.parse::<Timestamp>() {
-            Err(_) => Step::Refuse,
-            Ok(due) if due > now => Step::Wait(Duration::try_from(due.duration_since(now)).unwrap_or_default()),
-            // A time in the past is now: late is better than never.
-            Ok(_) => Step::Start,
-        },
+pub fn due(at: &At, run: Run, now: Timestamp) -> Due {
+    if run != Run::Absent {
+        return Due::Started;
+    }
+    match at.spec.schedule.parse::<Timestamp>() {
+        Err(_) => Due::Never,
+        Ok(due) if due > now => Due::In(Duration::try_from(due.duration_since(now)).unwrap_or_default()),
+        // A time in the past is now: late is better than never.
+        Ok(_) => Due::Now,
     }
 }
 
@@ -72,40 +55,42 @@ pub fn run_of(pod: Option<&Pod>) -> Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{AtSpec, AtStatus};
+    use crate::types::AtSpec;
 
     const NOW: &str = "2026-01-01T00:00:00Z";
 
-    fn at(schedule: &str, phase: Option<Phase>) -> At {
-        let spec = AtSpec { schedule: schedule.into(), command: "true".into(), ..AtSpec::default() };
-        let status = phase.map(|phase| AtStatus { phase: Some(phase), ..AtStatus::default() });
-        At { status, ..At::new("x", spec) }
+    #[test]
+    fn every_state_of_a_pending_at_has_one_answer() {
+        let (past, future) = ("2025-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+        for (schedule, run, expected) in [
+            (future, Run::Absent, Due::In(Duration::from_secs(60))),
+            (NOW, Run::Absent, Due::Now),
+            (past, Run::Absent, Due::Now),
+            ("noon", Run::Absent, Due::Never),
+            // Edits cannot stop what has begun.
+            (future, Run::Unfinished, Due::Started),
+            ("noon", Run::Over(Outcome::Failed), Due::Started),
+        ] {
+            let spec = AtSpec { schedule: schedule.into(), command: "true".into(), ..AtSpec::default() };
+            assert_eq!(due(&At::new("x", spec), run, NOW.parse().unwrap()), expected, "{schedule} {run:?}");
+        }
     }
 
     #[test]
-    fn every_state_has_one_step() {
-        let (pending, running, done) = (Some(Phase::Pending), Some(Phase::Running), Some(Phase::Done));
-        let (past, future) = ("2025-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
-        let over = Run::Over(Outcome::Failed);
-        for (schedule, phase, run, expected) in [
-            (future, None, Run::Absent, Step::Wait(Duration::from_secs(60))),
-            (future, pending, Run::Absent, Step::Wait(Duration::from_secs(60))),
-            (NOW, pending, Run::Absent, Step::Start),
-            (past, None, Run::Absent, Step::Start),
-            ("noon", pending, Run::Absent, Step::Refuse),
-            // Edits cannot stop what has begun.
-            (future, pending, Run::Unfinished, Step::Watch),
-            (future, running, Run::Unfinished, Step::Watch),
-            ("noon", running, over, Step::Finish(Outcome::Failed)),
-            (past, pending, over, Step::Finish(Outcome::Failed)),
-            (past, running, Run::Absent, Step::Finish(Outcome::Deleted)),
-            // What is done is never done again.
-            (past, done, Run::Absent, Step::Rest),
-            (past, done, over, Step::Rest),
-            (future, done, Run::Unfinished, Step::Rest),
+    fn a_pod_that_will_not_run_again_is_over() {
+        let pod = |phase: &str, is_going: bool| -> Pod {
+            let mut pod: Pod = serde_json::from_value(serde_json::json!({"status": {"phase": phase}})).unwrap();
+            pod.metadata.deletion_timestamp = is_going.then(|| NOW.parse::<Timestamp>().unwrap().into());
+            pod
+        };
+        for (pod, expected) in [
+            (None, Run::Absent),
+            (Some(pod("Pending", false)), Run::Unfinished),
+            (Some(pod("Running", true)), Run::Over(Outcome::Deleted)),
+            (Some(pod("Succeeded", true)), Run::Over(Outcome::Succeeded)),
+            (Some(pod("Failed", false)), Run::Over(Outcome::Failed)),
         ] {
-            let step = step(&at(schedule, phase), run, NOW.parse().unwrap());
-            assert_eq!(step, expected, "{schedule} {phase:?} {run:?}");
+            assert_eq!(run_of(pod.as_ref()), expected);
         }
     }
 }

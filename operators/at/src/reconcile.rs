@@ -1,4 +1,4 @@
-//! Doing what the plan says. Each write can be the last before a crash; the next process goes on from what is there.
+//! The phases of an At, one handler each. Each write can be the last before a crash; the next process goes on from what is there.
 //!
 //! - The Pod's name is made of the At's UID, so that there cannot be two, and a successor At has another.
 //! - The Pod carries a finalizer of ours: it cannot vanish before its end is written down, so that a Pod which is not
@@ -12,13 +12,13 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Resource, ResourceExt};
 use pintle_runtime::conditions::{Report, Truth};
 use pintle_runtime::error::ignore_not_found;
+use pintle_runtime::machine::{Machine, Next, Phases};
 use pintle_runtime::{
-    Action, ApiError, Attempt, Context, Controller, Error, Finalizer, Guard, Held, Informer, Key, Reconciler, Recorder,
-    Status, owner, when, write,
+    ApiError, Attempt, Context, Controller, Error, Finalizer, Held, Informer, Key, Recorder, owner, when, write,
 };
 
 use crate::cloud::Cloud;
-use crate::plan::{self, Run, Step, step};
+use crate::plan::{Due, Run, due, run_of};
 use crate::types::{At, AtStatus, Holds, Outcome, Phase};
 
 /// On an At: its record in the cloud is not released yet.
@@ -29,115 +29,131 @@ const UNTOLD: &str = "cnat.programming-kubernetes.info/untold";
 
 /// Runs the operator until its context's shutdown fires.
 pub async fn run(context: Context, cloud: Cloud) {
-    let reconciler = Ats {
-        recorder: context.recorder("at-operator"),
-        ats: context.informers.of(),
-        pods: context.informers.of(),
-        cloud,
-    };
+    let recorder = context.recorder("at-operator");
+    let machine = Ats { recorder: recorder.clone(), pods: context.informers.of(), cloud };
     Controller::new("at", &context)
         .for_each::<At>(when::spec)
         .owns::<Pod>(when::anything)
         .workers(2)
-        .run(reconciler)
+        .run(Phases::new(machine, context.informers.of(), recorder))
         .await;
 }
 
 struct Ats {
     recorder: Recorder,
-    ats: Informer<At>,
     pods: Informer<Pod>,
     cloud: Cloud,
 }
 
-impl Reconciler for Ats {
-    async fn reconcile(&self, key: &Key, attempt: &Attempt) -> Result<Action, Error> {
-        let Some(at) = self.ats.get(key) else { return Ok(Action::done()) };
-        let api = attempt.api();
-        let pod = self.pod_of(&at);
-        match RECORD.guard(&api, &at).await? {
-            Guard::Held(at) => {
-                let mut status = Status::of(&*at);
-                let outcome = self.bring_about(&at, pod.as_deref(), &mut status, attempt).await;
-                let before = at.status.as_ref().and_then(|status| status.phase);
-                let after = status.phase;
-                let action = status.leave(&api, outcome).await?;
-                if before != after {
-                    self.announce(&at, after);
-                }
-                // Only now: the end of the Pod is written down.
-                if after == Some(Phase::Done) {
-                    let_go(pod.as_deref(), attempt).await?;
-                }
-                Ok(action)
-            }
-            Guard::Release(at) => {
-                if let Err(away) = self.cloud.release(&at) {
-                    self.recorder.warning(&*at, "ReleaseFailed", away.to_string());
-                    return Err(Error::Outside(away.to_string()));
-                }
-                // Nobody will read what came of it. The garbage collector deletes it with its owner.
-                let_go(pod.as_deref(), attempt).await?;
-                at.done().await?;
-                Ok(Action::done())
-            }
-            Guard::Released => Ok(Action::done()),
+/// ```text
+///            time comes,                   Pod ends
+///            record is there               or is deleted
+/// PENDING ───────────────────▶ RUNNING ───────────────────▶ DONE
+///    │ ▲
+///    └─┘ schedule is edited
+/// ```
+impl Machine for Ats {
+    type Object = At;
+    type Phase = Phase;
+
+    const FINALIZER: Option<Finalizer> = Some(RECORD);
+
+    fn phase(status: &mut AtStatus) -> &mut Option<Phase> {
+        &mut status.phase
+    }
+
+    async fn handle(
+        &self,
+        phase: Option<Phase>,
+        at: &Held<At>,
+        status: &mut AtStatus,
+        attempt: &Attempt,
+    ) -> Result<Next<Phase>, Error> {
+        let (pod, report) = (self.pod_of(at), Report::on(at.meta(), attempt.now()));
+        let edited = status.observed_generation.is_some() && status.observed_generation != at.meta().generation;
+        if edited && phase != Some(Phase::Pending) {
+            self.recorder.warning(&**at, "EditIgnored", "it has been started; edits change nothing any more");
         }
+        status.observed_generation = at.meta().generation;
+        match phase {
+            None => Ok(Next::enter(Phase::Pending, format!("runs at {}", at.spec.schedule))),
+            Some(Phase::Pending) => self.pending(at, run_of(pod.as_deref()), (status, report), attempt).await,
+            Some(Phase::Running) => self.running(at, run_of(pod.as_deref()), (status, report), attempt).await,
+            Some(Phase::Done) => {
+                // Only now: the end of the Pod is written down.
+                let_go(pod.as_deref(), attempt).await?;
+                Ok(Next::Stay)
+            }
+        }
+    }
+
+    async fn clean_up(&self, at: &At, attempt: &Attempt) -> Result<(), Error> {
+        if let Err(away) = self.cloud.release(at) {
+            self.recorder.warning(at, "ReleaseFailed", away.to_string());
+            return Err(Error::Outside(away.to_string()));
+        }
+        // Nobody will read what came of it. The garbage collector deletes it with its owner.
+        let_go(self.pod_of(at).as_deref(), attempt).await
     }
 }
 
 impl Ats {
-    async fn bring_about(
+    /// Waits for the time, with a record in the cloud, and starts the Pod.
+    async fn pending(
         &self,
         at: &Held<At>,
-        pod: Option<&Pod>,
-        status: &mut AtStatus,
+        run: Run,
+        (status, report): (&mut AtStatus, Report),
         attempt: &Attempt,
-    ) -> Result<Action, Error> {
-        let report = Report::on(at.meta(), attempt.now());
-        let edited = status.observed_generation.is_some() && status.observed_generation != at.meta().generation;
-        if edited && status.phase != Some(Phase::Pending) {
-            self.recorder.warning(&**at, "EditIgnored", "it has been started; edits change nothing any more");
-        }
-        status.observed_generation = at.meta().generation;
-        let step = step(at, plan::run_of(pod), attempt.now());
-        if !matches!(step, Step::Rest) {
-            status.phase.get_or_insert(Phase::Pending);
-            self.reserve(at, status, report)?;
-        }
-        match step {
-            Step::Refuse => {
+    ) -> Result<Next<Phase>, Error> {
+        self.reserve(at, status, report)?;
+        match due(at, run, attempt.now()) {
+            Due::Never => {
                 let message = format!("{:?} is not a time such as 2026-11-15T21:37:00Z", at.spec.schedule);
                 if report.set(&mut status.conditions, Holds::Scheduled, false, "InvalidSchedule", &message) {
                     self.recorder.warning(&**at, "InvalidSchedule", message);
                 }
+                return Ok(Next::Stay);
             }
-            Step::Wait(time) => {
+            Due::In(time) => {
                 let message = format!("runs at {}", at.spec.schedule);
                 report.set(&mut status.conditions, Holds::Scheduled, true, "TimeKnown", message);
-                return Ok(Action::requeue_after(time));
+                return Ok(Next::StayFor(time));
             }
-            Step::Start => {
+            Due::Now => {
                 report.set(&mut status.conditions, Holds::Scheduled, true, "TimeHasCome", "its time has come");
                 self.start(at, attempt).await?;
-                (status.phase, status.pod) = (Some(Phase::Running), pod_name(at));
             }
-            Step::Watch => (status.phase, status.pod) = (Some(Phase::Running), pod_name(at)),
-            Step::Finish(outcome) => {
-                if pod.is_none() && attempt.api::<Pod>().get_opt(&pod_name(at)).await?.is_some() {
-                    return Err(Error::Stale);
-                }
-                (status.phase, status.pod, status.result) = (Some(Phase::Done), pod_name(at), Some(outcome));
-                let message = match outcome {
-                    Outcome::Succeeded => "every container succeeded",
-                    Outcome::Failed => "a container failed",
-                    Outcome::Deleted => "the Pod was deleted before it ended",
-                };
-                report.set(&mut status.conditions, Holds::Complete, true, reason_of(outcome), message);
-            }
-            Step::Rest => {}
+            Due::Started => {}
         }
-        Ok(Action::done())
+        status.pod = pod_name(at);
+        let message = format!("Pod {} was started; it was due at {}", status.pod, at.spec.schedule);
+        Ok(Next::enter(Phase::Running, message))
+    }
+
+    /// Waits for the end of the Pod, and writes down what came of it.
+    async fn running(
+        &self,
+        at: &Held<At>,
+        run: Run,
+        (status, report): (&mut AtStatus, Report),
+        attempt: &Attempt,
+    ) -> Result<Next<Phase>, Error> {
+        let outcome = match run {
+            Run::Unfinished => return Ok(Next::Stay),
+            Run::Over(outcome) => outcome,
+            // Nobody but this operator may let the Pod go, so somebody took its finalizer off by hand, or the cache is behind.
+            Run::Absent if attempt.api::<Pod>().get_opt(&pod_name(at)).await?.is_some() => return Err(Error::Stale),
+            Run::Absent => Outcome::Deleted,
+        };
+        status.result = Some(outcome);
+        let message = match outcome {
+            Outcome::Succeeded => "every container succeeded",
+            Outcome::Failed => "a container failed",
+            Outcome::Deleted => "the Pod was deleted before it ended",
+        };
+        report.set(&mut status.conditions, Holds::Complete, true, reason_of(outcome), message);
+        Ok(Next::enter(Phase::Done, format!("Pod {} has ended", pod_name(at))))
     }
 
     /// Books the record, again and again while the cloud is away: nothing runs without it.
@@ -161,7 +177,8 @@ impl Ats {
     async fn start(&self, at: &Held<At>, attempt: &Attempt) -> Result<(), Error> {
         let latest = attempt.api::<At>().get(&at.name_any()).await?;
         let is_same = latest.uid() == at.uid() && latest.meta().deletion_timestamp.is_none();
-        if !is_same || !matches!(step(&latest, Run::Absent, attempt.now()), Step::Start) {
+        let is_pending = latest.status.as_ref().and_then(|status| status.phase) == Some(Phase::Pending);
+        if !is_same || !is_pending || due(&latest, Run::Absent, attempt.now()) != Due::Now {
             return Err(Error::Stale);
         }
         let pods = attempt.api::<Pod>();
@@ -181,18 +198,6 @@ impl Ats {
     fn pod_of(&self, at: &At) -> Option<Arc<Pod>> {
         let key = Key::new(at.namespace().unwrap_or_default(), pod_name(at));
         self.pods.get(&key).filter(|pod| owner::is_controlled_by(&pod.metadata, at.meta().uid.as_deref()))
-    }
-
-    fn announce(&self, at: &At, phase: Option<Phase>) {
-        match phase {
-            Some(Phase::Pending) => self.recorder.normal(at, "Pending", format!("runs at {}", at.spec.schedule)),
-            Some(Phase::Running) => {
-                let message = format!("Pod {} was started; it was due at {}", pod_name(at), at.spec.schedule);
-                self.recorder.normal(at, "Running", message);
-            }
-            Some(Phase::Done) => self.recorder.normal(at, "Done", format!("Pod {} has ended", pod_name(at))),
-            None => {}
-        }
     }
 }
 

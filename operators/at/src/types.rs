@@ -1,10 +1,13 @@
 //! What people write: when, and what to run; and what they read: how far it is.
 
+pub mod v1beta1;
+
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use pintle_runtime::Kind;
 use pintle_runtime::conditions::ConditionType;
+use pintle_runtime::machine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +28,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct AtSpec {
     /// When to run, in UTC: `2026-11-15T21:37:00Z`. A time in the past is now.
+    #[serde(default)]
     #[schemars(extend("format" = "date-time"))]
     pub schedule: String,
     /// What to run, as in a Pod.
@@ -75,6 +79,20 @@ pub enum Outcome {
     Failed,
     /// The Pod was deleted before it ended.
     Deleted,
+}
+
+impl machine::Phase for Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Pending => "Pending",
+            Phase::Running => "Running",
+            Phase::Done => "Done",
+        }
+    }
+
+    fn is_terminal(self) -> bool {
+        self == Phase::Done
+    }
 }
 
 /// The conditions of an At.

@@ -1,5 +1,6 @@
 //! The At operator in a whole cluster, in virtual time, with a cloud that can be down.
 
+mod webhooks;
 mod world;
 
 use std::time::Duration;

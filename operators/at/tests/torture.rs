@@ -1,5 +1,5 @@
 //! The operator crashed before and after each of its writes, and under faults that seeds draw: the end must be the end of a
-//! run in peace, with one Pod an At and one record an At in the cloud, and then silence.
+//! fault-free run, with one Pod and one record in the cloud per At, and then no more writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

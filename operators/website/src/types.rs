@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use pintle_runtime::Kind;
 use pintle_runtime::conditions::ConditionType;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Runs an image, so many times.
@@ -49,7 +49,7 @@ pub struct WebsiteStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "conditions")]
+    #[schemars(schema_with = "pintle_runtime::conditions::schema")]
     pub conditions: Vec<Condition>,
 }
 
@@ -66,26 +66,4 @@ impl ConditionType for Holds {
             Holds::Ready => "Ready",
         }
     }
-}
-
-/// A list in which each type stands once, so that others may apply conditions of their own beside ours.
-fn conditions(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "description": "What holds, and since when.",
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-        "items": {
-            "type": "object",
-            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
-            "properties": {
-                "type": {"type": "string"},
-                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
-                "reason": {"type": "string"},
-                "message": {"type": "string"},
-                "lastTransitionTime": {"type": "string", "format": "date-time"},
-                "observedGeneration": {"type": "integer", "format": "int64"},
-            },
-        },
-    })
 }

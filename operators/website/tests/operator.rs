@@ -140,7 +140,7 @@ async fn the_operator_needs_no_more_rights_than_its_manifest_gives() {
     assert_eq!(state(&cluster, "web").await, (2, "AllReady".to_owned(), 2));
 }
 
-/// A story that is told in peace first. Then the operator is lost around each of its writes, then it meets refusals, lost
+/// The story first runs without faults. Then the operator is lost around each of its writes, then it meets refusals, lost
 /// answers and late events as seeds draw them. The end must be the same each time, and then there must be silence.
 #[test]
 fn whatever_crashes_and_whatever_comes_late_the_end_is_the_same() {

@@ -26,9 +26,16 @@ use std::time::Duration;
 pub(crate) fn run(what: Option<&str>) -> Result<()> {
     let in_process = what.is_some_and(|what| what == "queue" || what.starts_with("informer"));
     ensure!(
-        in_process || matches!(what, None | Some("store" | "watch" | "flow" | "kit" | "node" | "node:simulated")),
-        "`bench`, `bench store`, `bench watch`, `bench flow`, `bench queue`, `bench informer`, `bench kit` and `bench node` are all there is"
+        in_process
+            || matches!(
+                what,
+                None | Some("store" | "watch" | "flow" | "kit" | "admission" | "node" | "node:simulated")
+            ),
+        "`bench`, `bench store`, `bench watch`, `bench flow`, `bench queue`, `bench informer`, `bench kit`, `bench admission` and `bench node` are all there is"
     );
+    if what == Some("admission") {
+        return cargo(&["bench", "--package", "pintle-testkit", "--bench", "admission"]);
+    }
     if what == Some("kit") {
         return cargo(&["bench", "--package", "at-operator", "--bench", "kit"]);
     }

@@ -14,34 +14,69 @@ use serde_json::Value;
 const GROUP: &str = "certificates.k8s.io";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 
-pub struct Certificates;
+/// Writes into a request who asks: nobody asks in another's name.
+pub struct Requester;
 
-impl Plugin for Certificates {
+impl Plugin for Requester {
     fn concerns(&self, review: &Review<'_>) -> bool {
-        let own = review.resource.name == "certificatesigningrequests" && review.resource.group == GROUP;
-        own && matches!(review.operation, Operation::Create | Operation::Update)
+        review.operation == Operation::Create && is_request(review)
     }
 
-    fn changes(&self, review: &Review<'_>) -> bool {
-        review.operation == Operation::Create
+    fn changes(&self, _: &Review<'_>) -> bool {
+        true
     }
 
     fn mutate<'a>(&'a self, review: &'a Review<'a>, csr: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
-        if review.operation == Operation::Create {
-            sign(&review.call.user, csr);
-        }
+        sign(&review.call.user, csr);
         Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Nobody asks for a certificate of an administrator.
+pub struct SubjectRestriction;
+
+impl Plugin for SubjectRestriction {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        review.operation == Operation::Create && is_request(review)
+    }
+
+    fn validate<'a>(&'a self, review: &'a Review<'a>, csr: Option<&'a Value>) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(std::future::ready(csr.map_or(Ok(()), |csr| must_not_be_a_master(review, csr))))
+    }
+}
+
+/// Approving and signing are rights on the signer that a request names.
+pub enum Entitled {
+    Approval,
+    Signing,
+}
+
+impl Plugin for Entitled {
+    fn concerns(&self, review: &Review<'_>) -> bool {
+        let subresource = match self {
+            Entitled::Approval => "approval",
+            Entitled::Signing => "status",
+        };
+        review.operation == Operation::Update && is_request(review) && review.call.path.subresource == subresource
     }
 
     fn validate<'a>(&'a self, review: &'a Review<'a>, csr: Option<&'a Value>) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let Some(csr) = csr else { return Ok(()) };
-            match review.operation {
-                Operation::Create => must_not_be_a_master(review, csr),
-                _ => must_be_entitled(review, csr).await,
+            let differs = |path: &[&str]| object::at(csr, path) != review.old.and_then(|old| object::at(old, path));
+            match self {
+                Entitled::Approval => must_be_entitled(review, csr, "approve").await,
+                Entitled::Signing if differs(&["status", "certificate"]) || differs(&["status", "conditions"]) => {
+                    must_be_entitled(review, csr, "sign").await
+                }
+                Entitled::Signing => Ok(()),
             }
         })
     }
+}
+
+fn is_request(review: &Review<'_>) -> bool {
+    review.resource.name == "certificatesigningrequests" && review.resource.group == GROUP
 }
 
 fn sign(user: &User, request: &mut Value) {
@@ -68,13 +103,7 @@ fn must_not_be_a_master(review: &Review<'_>, csr: &Value) -> Result<(), Status> 
 }
 
 /// Who approves or signs needs the right to do so for the signer that is named.
-async fn must_be_entitled(review: &Review<'_>, csr: &Value) -> Result<(), Status> {
-    let differs = |path: &[&str]| object::at(csr, path) != review.old.and_then(|old| object::at(old, path));
-    let verb = match review.call.path.subresource.as_str() {
-        "approval" => "approve",
-        "status" if differs(&["status", "certificate"]) || differs(&["status", "conditions"]) => "sign",
-        _ => return Ok(()),
-    };
+async fn must_be_entitled(review: &Review<'_>, csr: &Value, verb: &'static str) -> Result<(), Status> {
     // The name of the signer never changes; what is asked of the rights is what is stored.
     let signer = object::text(review.old.unwrap_or(csr), &["spec", "signerName"]);
     if may(review, verb, signer).await {

@@ -3,28 +3,34 @@
 //! - First each plugin may change the object, in the order of [`plugins`]; then, when nothing changes any more, each may refuse
 //!   it. Every write passes, and every connection to a Pod, a Service or a node.
 //! - A subresource shows its own object: a Scale, a Binding, an Eviction, a TokenRequest, PodExecOptions.
-//! - A plugin is one file and one line in [`plugins`]. CONTRIBUTING.md has the checklist.
+//! - A plugin is one file and one line in [`plugins`]. CONTRIBUTING.md has the checklist. Which are on is said by [`Setup`].
 
 mod account;
 mod certificates;
 mod definitions;
+mod external_ips;
 mod ingress_class;
 mod limits;
 mod namespaces;
 mod node_restriction;
 mod node_taint;
+mod owners;
 mod pod_resize;
 mod pod_security;
 mod priority;
+mod pull_images;
 mod quota;
 mod rights;
 mod runtime_class;
+mod setup;
 mod storage_class;
 mod storage_protection;
 mod tolerations;
 mod topology_labels;
 mod volume_expansion;
 pub mod webhooks;
+
+pub use setup::{Configuration, PluginError, Setup, read};
 
 use crate::authz::Authorizer;
 use crate::call::Call;
@@ -40,35 +46,45 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 use webhooks::Round;
 
-/// Every plugin, in the order in which they are asked.
-fn plugins(store: &Arc<dyn Store>, webhooks: &webhooks::Families) -> Vec<Box<dyn Plugin>> {
-    vec![
-        Box::new(definitions::Definitions),
-        Box::new(namespaces::Namespaces),
-        Box::new(limits::Limits),
-        Box::new(account::Account),
-        Box::new(node_restriction::NodeRestriction),
-        Box::new(node_taint::NodeTaint),
-        Box::new(pod_security::PodSecurity),
-        Box::new(priority::Priority),
-        Box::new(tolerations::Tolerations),
-        Box::new(storage_class::StorageClass),
-        Box::new(storage_protection::StorageProtection),
-        Box::new(volume_expansion::VolumeExpansion),
-        Box::new(runtime_class::RuntimeClass),
-        Box::new(certificates::Certificates),
-        Box::new(certificates::TrustBundles),
-        Box::new(ingress_class::IngressClass),
-        Box::new(topology_labels::TopologyLabels),
-        Box::new(pod_resize::PodResize),
-        Box::new(rights::Rights),
-        Box::new(webhooks::Lockout),
-        Box::new(webhooks::Mutating::new(store, webhooks.clone())),
-        Box::new(webhooks::Validating::new(store, webhooks.clone())),
+type Named = (&'static str, Box<dyn Plugin>);
+
+/// Every plugin by Kubernetes' name for it, in the order in which they are asked. What has no name cannot be switched off.
+fn plugins(store: &Arc<dyn Store>, webhooks: &webhooks::Families, told: &setup::Configuration) -> [Named; COUNT] {
+    [
+        ("", Box::new(definitions::Definitions)),
+        ("NamespaceLifecycle", Box::new(namespaces::Namespaces)),
+        ("LimitRanger", Box::new(limits::Limits)),
+        ("ServiceAccount", Box::new(account::Account)),
+        ("NodeRestriction", Box::new(node_restriction::NodeRestriction)),
+        ("TaintNodesByCondition", Box::new(node_taint::NodeTaint)),
+        ("AlwaysPullImages", Box::new(pull_images::PullImages)),
+        ("PodSecurity", Box::new(pod_security::PodSecurity(told.pod_security.clone()))),
+        ("Priority", Box::new(priority::Priority)),
+        ("DefaultTolerationSeconds", Box::new(tolerations::Tolerations)),
+        ("DefaultStorageClass", Box::new(storage_class::StorageClass)),
+        ("StorageObjectInUseProtection", Box::new(storage_protection::StorageProtection)),
+        ("OwnerReferencesPermissionEnforcement", Box::new(owners::Owners)),
+        ("PersistentVolumeClaimResize", Box::new(volume_expansion::VolumeExpansion)),
+        ("RuntimeClass", Box::new(runtime_class::RuntimeClass)),
+        ("", Box::new(certificates::Requester)),
+        ("CertificateApproval", Box::new(certificates::Entitled::Approval)),
+        ("CertificateSigning", Box::new(certificates::Entitled::Signing)),
+        ("ClusterTrustBundleAttest", Box::new(certificates::TrustBundles)),
+        ("CertificateSubjectRestriction", Box::new(certificates::SubjectRestriction)),
+        ("DefaultIngressClass", Box::new(ingress_class::IngressClass)),
+        ("DenyServiceExternalIPs", Box::new(external_ips::ExternalIps)),
+        ("PodTopologyLabels", Box::new(topology_labels::TopologyLabels)),
+        ("PodResizeValidator", Box::new(pod_resize::PodResize)),
+        ("", Box::new(rights::Rights)),
+        ("", Box::new(webhooks::Lockout)),
+        ("MutatingAdmissionWebhook", Box::new(webhooks::Mutating::new(store, webhooks.clone(), &told.mutating))),
+        ("ValidatingAdmissionWebhook", Box::new(webhooks::Validating::new(store, webhooks.clone(), &told.validating))),
         // Last: what another plugin refuses is not charged.
-        Box::new(quota::Quota::default()),
+        ("ResourceQuota", Box::new(quota::Quota::default())),
     ]
 }
+
+const COUNT: usize = 29;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -153,8 +169,15 @@ pub struct Admission {
 }
 
 impl Admission {
-    pub fn new(authorizer: Arc<Authorizer>, store: &Arc<dyn Store>, webhooks: &webhooks::Families) -> Self {
-        Admission { authorizer, plugins: plugins(store, webhooks) }
+    pub fn new(
+        authorizer: Arc<Authorizer>,
+        store: &Arc<dyn Store>,
+        webhooks: &webhooks::Families,
+        setup: &Setup,
+    ) -> Self {
+        let all = plugins(store, webhooks, &setup.configuration).into_iter();
+        let plugins = all.filter(|(name, _)| setup.has(name)).map(|(_, plugin)| plugin).collect();
+        Admission { authorizer, plugins }
     }
 
     /// Lets every plugin see what is stored now. A configuration that was acknowledged counts.

@@ -213,7 +213,7 @@ fn own_request(node: &str, csr: &Value) -> Result<(), String> {
     }
 }
 
-/// A node asks for tokens only for its own Pods, and only for those whom they name as their audience.
+/// A node asks for tokens only for its own Pods, and only for the audiences that they name.
 async fn token(review: &Review<'_>, node: &str, request: &Value) -> Result<(), Status> {
     let (namespace, account) = (review.call.namespace(), review.call.path.name.as_str());
     let refuse = |why: String| review.forbidden(account, &why);

@@ -34,7 +34,7 @@ pub fn generate() -> Option<String> {
     Some(format!("{id}.{secret}"))
 }
 
-/// For whom a token speaks, if its Secret is there and says so.
+/// The user that a token authenticates, if its Secret is there and says so.
 pub(super) async fn user(store: &dyn Store, now: Timestamp, id: &str, secret: &str) -> Option<User> {
     let entry =
         store.get(&keys::in_namespace(keys::SECRETS, "kube-system", &format!("bootstrap-token-{id}"))).await.ok()??;

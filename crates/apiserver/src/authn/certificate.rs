@@ -21,6 +21,12 @@ pub fn user(der: &[u8]) -> Option<User> {
     Some(user)
 }
 
+/// The last second of a certificate, since 1970.
+pub fn ends(der: &[u8]) -> i64 {
+    // What cannot be read identifies nobody, so its end never matters.
+    X509Certificate::from_der(der).map_or(i64::MAX, |(_, certificate)| certificate.validity().not_after.timestamp())
+}
+
 pub fn common_name(der: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     certificate.subject().iter_common_name().next()?.as_str().ok().map(str::to_owned)

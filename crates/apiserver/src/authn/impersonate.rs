@@ -79,9 +79,9 @@ impl Mode {
     }
 }
 
-/// The user that a request acts as: `user` itself, or the one that its headers name.
+/// The user that a request acts as: `user` itself, or the one that its headers name. Constrained impersonation may be switched off.
 pub async fn impersonate(
-    authorizer: &Authorizer,
+    (authorizer, constrained): (&Authorizer, bool),
     user: Arc<User>,
     target: &Target,
     headers: &HeaderMap,
@@ -89,7 +89,7 @@ pub async fn impersonate(
     let Some(asked) = Asked::of(headers)? else { return Ok(user) };
     let mut refused = None;
     for mode in Mode::ALL {
-        if !mode.applies(&user, &asked) {
+        if !mode.applies(&user, &asked) || (mode != Mode::Legacy && !constrained) {
             continue;
         }
         match allowed(authorizer, &user, target, mode, &asked).await {

@@ -1,13 +1,13 @@
 //! Tokens that stand in Secrets of type `kubernetes.io/service-account-token`: signed like others, without an end, and good as long as
-//! the Secret holds them. Nothing here makes them; those of a cluster that moved here count under its keys.
+//! the Secret holds them. A loop asks for them; those of a cluster that moved here count under its keys.
 
 use super::User;
 use super::bootstrap::speaks_in;
-use super::keys::Keyring;
-use crate::{codec, keys};
+use super::keys::{KeyError, Keyring};
+use crate::{ApiServer, codec, keys};
 use pintle_meta::object;
 use pintle_store::Store;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What stands in them as their issuer.
@@ -18,7 +18,7 @@ const TYPE: &str = "kubernetes.io/service-account-token";
 /// Marks a Secret whose token was not used for long, and counts no more.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, Serialize)]
 struct Claims {
     iss: String,
     sub: String,
@@ -44,6 +44,28 @@ pub(super) enum Problem {
     Other,
     #[error("ServiceAccount {0}/{1} has been deleted")]
     Account(String, String),
+}
+
+/// What a token in a Secret speaks for.
+#[derive(Clone, Debug)]
+pub struct Legacy {
+    pub namespace: String,
+    pub secret: String,
+    pub account: String,
+    pub account_uid: String,
+}
+
+impl ApiServer {
+    /// A token without an end, good as long as its Secret holds it.
+    pub fn issue_for_secret(&self, of: Legacy) -> Result<String, KeyError> {
+        self.authenticator.tokens.issue_for_secret(of)
+    }
+}
+
+pub(super) fn sign(keyring: &Keyring, of: Legacy) -> Result<String, KeyError> {
+    let Legacy { namespace, secret, account, account_uid: uid } = of;
+    let sub = format!("system:serviceaccount:{namespace}:{account}");
+    keyring.sign(&Claims { iss: ISSUER.to_owned(), sub, namespace, secret, account, uid })
 }
 
 /// The user that a token of this issuer authenticates.

@@ -17,7 +17,7 @@ pub mod token;
 pub mod webhook;
 
 use crate::outbound::review::Reviewer;
-use crate::outbound::{EndpointError, Outbound};
+use crate::outbound::{About, EndpointError, Outbound};
 use crate::request::{Peer, Target};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use legacy::Legacy;
 pub use token::Tokens;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,7 +164,8 @@ impl Authenticator {
     ) -> Result<Self, AuthenticationError> {
         let webhook = config.webhook.map(|webhook| {
             let (outbound, random) = (outbound.clone(), random.clone());
-            let reviewer = Reviewer { outbound, random, endpoint: webhook.endpoint, limit: webhook::LIMIT };
+            let (endpoint, about) = (webhook.endpoint, About::Token);
+            let reviewer = Reviewer { outbound, random, endpoint, about, limit: webhook::LIMIT };
             webhook::TokenReviewer::new(reviewer, &webhook.version, webhook.ttl, tokens.audiences(), clock)
         });
         let issuers = config.issuers.into_iter().map(|issuer| {
@@ -189,17 +191,17 @@ impl Authenticator {
     /// Who is at the other end of a connection whose TLS layer has verified these certificates: read once, when it begins.
     pub fn peer(&self, chain: Option<&[CertificateDer<'_>]>) -> Peer {
         let Some(chain @ [own, others @ ..]) = chain else { return Peer::Unknown };
-        let user = || certificate::user(own).map(Arc::new);
+        let (user, ends) = (|| certificate::user(own).map(Arc::new), certificate::ends(own));
         let Some(proxies) = &self.front_proxy else {
-            return user().map_or(Peer::Unknown, Peer::Certificate);
+            return user().map_or(Peer::Unknown, |user| Peer::Certificate { user, ends });
         };
         let seconds = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         // A proxy's authority makes nobody a user by its certificates alone.
         let user = proxies.clients.verify_client_cert(own, others, now).ok().and_then(|_| user());
         match (proxies.believed.shown(chain, now), user) {
-            (Some(believed), user) => Peer::Proxy { believed, user },
-            (None, Some(user)) => Peer::Certificate(user),
+            (Some(believed), user) => Peer::Proxy { believed, user, ends },
+            (None, Some(user)) => Peer::Certificate { user, ends },
             (None, None) => Peer::Unknown,
         }
     }
@@ -234,16 +236,19 @@ impl Authenticator {
     }
 
     async fn asks(&self, member: Member, peer: &Peer, headers: &mut HeaderMap) -> Verdict {
+        let has_ended = |ends: i64| self.clock.now().as_second() > ends;
         match member {
             Member::FrontProxy => match (peer, &self.front_proxy) {
+                (Peer::Proxy { ends, .. }, _) if has_ended(*ends) => Verdict::Bad,
                 (Peer::Proxy { believed: true, .. }, Some(proxies)) => {
                     proxies.believed.user(headers).map_or(Verdict::NotMine, |user| Verdict::User(Arc::new(user)))
                 }
-                (Peer::Proxy { believed: false, user: None }, _) => Verdict::Bad,
+                (Peer::Proxy { believed: false, user: None, .. }, _) => Verdict::Bad,
                 _ => Verdict::NotMine,
             },
             Member::Transport => match peer {
-                Peer::Internal(user) | Peer::Certificate(user) | Peer::Proxy { user: Some(user), .. } => {
+                Peer::Certificate { ends, .. } | Peer::Proxy { ends, .. } if has_ended(*ends) => Verdict::Bad,
+                Peer::Internal(user) | Peer::Certificate { user, .. } | Peer::Proxy { user: Some(user), .. } => {
                     Verdict::User(user.clone())
                 }
                 Peer::Unknown | Peer::Proxy { user: None, .. } => Verdict::NotMine,

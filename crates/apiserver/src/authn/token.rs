@@ -4,7 +4,7 @@
 use super::config::Accounts;
 use super::keys::{KeyError, Keyring};
 use super::oidc::claims::unverified;
-use super::{Judged, User, bootstrap, legacy};
+use super::{Judged, Legacy, User, bootstrap, legacy};
 use crate::codec;
 use crate::keys;
 use pintle_meta::{Clock, object};
@@ -126,7 +126,7 @@ impl Tokens {
         })
     }
 
-    /// For whom a token must be to be good for this server.
+    /// The audiences that this server accepts.
     pub fn audiences(&self) -> &[String] {
         self.accounts.audiences()
     }
@@ -143,6 +143,11 @@ impl Tokens {
             kubernetes: bound,
             nbf: now,
         })
+    }
+
+    /// A token without an end, good as long as its Secret holds it.
+    pub fn issue_for_secret(&self, of: Legacy) -> Result<String, KeyError> {
+        legacy::sign(&self.keys, of)
     }
 
     /// The user that a token authenticates for one of these audiences, and for which of them.
@@ -167,7 +172,7 @@ impl Tokens {
         }
     }
 
-    /// Of a token that says nothing of whom it is for: it is for this server alone.
+    /// Of a token without an audience: it is for this server alone.
     fn own_alone(&self, user: User, audiences: &[String]) -> Judged {
         let own = self.audiences();
         let meant: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();

@@ -22,7 +22,7 @@ pub struct TokenReviewer {
     version: String,
     /// How long an answer counts.
     ttl: Duration,
-    /// For whom a token is if the answer does not say.
+    /// The audience of a token if the answer does not say.
     own_audiences: Vec<String>,
     memo: Memo<Judged>,
 }

@@ -15,7 +15,7 @@ pub const PREFIXES: &[&str] = &[keys::PODS, keys::VOLUMES, keys::VOLUME_ATTACHME
 pub struct Graph {
     /// By `namespace/name`: those that have a node.
     pods: OrdMap<Box<str>, Arc<Placed>>,
-    /// How many Pods of a node name an object; see [`named`].
+    /// How many of a node's Pods refer to an object; see [`named`].
     named: OrdMap<Box<str>, u32>,
     /// The claim, `namespace/name`, to which a volume is bound.
     claims: OrdMap<Box<str>, Box<str>>,

@@ -6,8 +6,8 @@ use super::config::WebhookConfig;
 use super::{Judgment, Verdict};
 use crate::call::Call;
 use crate::memo::{self, Memo};
-use crate::outbound::Outbound;
 use crate::outbound::review::Reviewer;
+use crate::outbound::{About, Outbound};
 use crate::verb::Verb;
 use pintle_meta::{Clock, Random, object};
 use serde_json::{Map, Value, json};
@@ -31,6 +31,7 @@ impl Webhook {
             outbound: outbound.clone(),
             random: random.clone(),
             endpoint: config.endpoint.clone(),
+            about: About::Access(config.name.clone()),
             limit: config.timeout,
         };
         Webhook {
@@ -55,6 +56,9 @@ impl Webhook {
                 }
                 Err(error) => {
                     tracing::warn!(webhook = config.name, %error, "an authorizer gave no answer");
+                    if !config.denies_on_failure {
+                        reviewer.outbound.counts.fails_open(&config.name, &error);
+                    }
                     (failed(error.to_string(), &config), Duration::ZERO)
                 }
             }

@@ -161,7 +161,7 @@ impl<P: Place> Mirror<P> {
     }
 }
 
-/// What an object says, whoever wrote it.
+/// What an object says, without who wrote it.
 fn content(object: &Value) -> Value {
     let mut content = object.clone();
     STAMPS.iter().for_each(|stamp| _ = object::remove(&mut content, &["metadata", stamp]));

@@ -3,11 +3,14 @@
 //! - `registry` calls [`Causes::note`] after every commit; nothing else writes here.
 //! - A loop says why it writes in the header `Pintle-Cause` ([`header`]); one that cannot be read is dropped and
 //!   counted, and the request goes on.
+//! - A write belongs to the trace that its `traceparent` names, or else to that of the first write that caused it. So one
+//!   traced request shows all that loops did for it, though loops pass no headers on to each other.
 //! - What is kept is bounded in number, bytes and time ([`ring`]), lives in memory, and is gone after a restart. Where
 //!   several servers share a store, each knows the writes that went through it.
 //! - Paths and names are kept, values never: a Secret's content cannot be read here.
 
 pub mod header;
+mod hot;
 mod paths;
 pub mod record;
 mod ring;
@@ -21,7 +24,7 @@ use crate::catalogue::Resource;
 use crate::verb::Verb;
 use crate::verbs::patch;
 use jiff::Timestamp;
-use pintle_meta::object;
+use pintle_meta::{TraceParent, object, trace};
 use pintle_schema::diff::Diff;
 use record::{Effect, Fields, Record};
 use ring::Ring;
@@ -61,6 +64,8 @@ impl Causes {
         if is_left_out(resource) {
             return;
         }
+        let cause = self.cause(call);
+        let trace = self.trace(call, cause).map(|trace| trace.to_string());
         let fields = Fields {
             subresource: &call.path.subresource,
             group: &resource.group,
@@ -72,7 +77,8 @@ impl Causes {
             user: &call.user.name,
             agent: manager,
             paths: &paths::changed(diff),
-            cause: self.cause(call),
+            cause,
+            trace: trace.as_deref().unwrap_or_default(),
         };
         self.ring().push(Arc::new(Record::new(revision, now, verb(call), effect, &fields)));
     }
@@ -87,6 +93,17 @@ impl Causes {
                 ""
             }
         }
+    }
+
+    /// The trace that a write belongs to. The cause is parsed only while something that is kept is traced.
+    fn trace(&self, call: &Call, cause: &str) -> Option<TraceParent> {
+        let sent = call.headers.get(trace::HEADER).and_then(|sent| TraceParent::parse(sent.to_str().ok()?));
+        if sent.is_some() || cause.is_empty() || !self.ring().is_traced() {
+            return sent;
+        }
+        let because = header::read(cause)?.because;
+        let ring = self.ring();
+        because.iter().find_map(|because| ring.trace_of(because.revision.parse().ok()?))
     }
 
     /// Forgets what is too old, also while nobody writes.
@@ -104,6 +121,11 @@ impl Causes {
         // Two commits may be noted in the other order.
         records.sort_by_key(|record| record.revision);
         records
+    }
+
+    /// Who wrote one object again and again within the last minute.
+    pub fn hot(&self, now: Timestamp) -> Vec<Value> {
+        hot::hot(&self.records(now), now)
     }
 
     /// How many headers could not be read.

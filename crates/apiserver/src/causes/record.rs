@@ -49,9 +49,11 @@ pub struct Fields<'a> {
     pub agent: &'a str,
     pub paths: &'a str,
     pub cause: &'a str,
+    /// The `traceparent` of the request, or of the write that caused it; empty if there is none.
+    pub trace: &'a str,
 }
 
-const COUNT: usize = 11;
+const COUNT: usize = 12;
 /// Users and agents name themselves; what is longer is cut.
 const LONGEST_NAME: usize = 256;
 
@@ -72,9 +74,10 @@ pub struct Record {
 
 impl Record {
     pub fn new(revision: u64, time: Timestamp, verb: &'static str, effect: Effect, fields: &Fields<'_>) -> Self {
-        let Fields { subresource, group, kind, resource, namespace, name, uid, user, agent, paths, cause } = fields;
+        let Fields { subresource, group, kind, resource, namespace, name, uid, user, agent, paths, cause, trace } =
+            fields;
         let (user, agent) = (cut(user), cut(agent));
-        let words = [subresource, group, kind, resource, namespace, name, uid, user, agent, paths, cause];
+        let words = [subresource, group, kind, resource, namespace, name, uid, user, agent, paths, cause, trace];
         let mut text = String::with_capacity(words.iter().map(|word| word.len()).sum());
         let mut ends = [0; COUNT];
         for (end, word) in ends.iter_mut().zip(words) {
@@ -106,6 +109,7 @@ impl Record {
             agent: next(),
             paths: next(),
             cause: next(),
+            trace: next(),
         }
     }
 
@@ -137,6 +141,7 @@ impl Record {
             ("uid", fields.uid),
             ("user", fields.user),
             ("agent", fields.agent),
+            ("traceparent", fields.trace),
         ];
         for (key, word) in words.into_iter().filter(|(_, word)| !word.is_empty()) {
             shown[key] = word.into();

@@ -2,7 +2,8 @@
 
 use super::record::Record;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::VecDeque;
+use pintle_meta::TraceParent;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 const MOST: usize = 16_384;
@@ -15,12 +16,17 @@ pub const LONGEST: SignedDuration = SignedDuration::from_hours(1);
 pub(super) struct Ring {
     records: VecDeque<Arc<Record>>,
     bytes: usize,
+    /// The traces of the records that belong to one, by revision: empty where nobody traces.
+    traces: BTreeMap<u64, TraceParent>,
 }
 
 impl Ring {
     pub(super) fn push(&mut self, record: Arc<Record>) {
         self.expire(record.time);
         self.bytes += size_of_one(&record);
+        if let Some(trace) = TraceParent::parse(record.fields().trace) {
+            self.traces.insert(record.revision, trace);
+        }
         self.records.push_back(record);
         while self.records.len() > MOST || self.bytes > MOST_BYTES {
             self.drop_oldest();
@@ -36,11 +42,22 @@ impl Ring {
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.records.pop_front() {
             self.bytes -= size_of_one(&oldest);
+            self.traces.remove(&oldest.revision);
         }
     }
 
     pub(super) fn records(&self) -> Vec<Arc<Record>> {
         self.records.iter().cloned().collect()
+    }
+
+    /// Whether any record belongs to a trace.
+    pub(super) fn is_traced(&self) -> bool {
+        !self.traces.is_empty()
+    }
+
+    /// The trace of the write with this revision.
+    pub(super) fn trace_of(&self, revision: u64) -> Option<TraceParent> {
+        self.traces.get(&revision).copied()
     }
 
     pub(super) fn len(&self) -> usize {

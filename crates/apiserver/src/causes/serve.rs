@@ -31,6 +31,7 @@ fn causes(server: &ApiServer, query: &Query) -> Result<Value, Status> {
         namespace: text("namespace"),
         name: text("name"),
         uid: text("uid"),
+        trace: text("trace"),
     };
     let limit = match query.get("limit") {
         "" => DEFAULT_LIMIT,

@@ -28,6 +28,8 @@ pub struct Wanted {
     pub namespace: String,
     pub name: String,
     pub uid: String,
+    /// The identifier of a trace.
+    pub trace: String,
 }
 
 impl Wanted {
@@ -40,6 +42,7 @@ impl Wanted {
             && same(&self.namespace, fields.namespace)
             && same(&self.name, fields.name)
             && same(&self.uid, fields.uid)
+            && (self.trace.is_empty() || fields.trace.get(3..35) == Some(&self.trace))
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::catalogue::Resource;
 use crate::codec;
-use crate::outbound::Client;
+use crate::outbound::{Client, Credentials};
 use crate::registry::{Registry, shown};
 use bytes::Bytes;
 use pintle_meta::{Status, object};
@@ -72,7 +72,7 @@ impl Converter {
         let uid = registry.random.uid();
         let review = json!({"kind": "ConversionReview", "apiVersion": format!("apiextensions.k8s.io/{version}"),
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects}});
-        let answered = self.client.post(registry, "", review.to_string().into(), LIMIT).await;
+        let answered = self.client.post(registry, &Credentials::default(), "", review.to_string().into(), LIMIT).await;
         let body = answered.map_err(|unanswered| failed(&unanswered))?;
         let answers = read(&body, version, &uid).map_err(|why| failed(&why))?;
         if answers.len() != objects.len() {

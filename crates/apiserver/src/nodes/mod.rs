@@ -1,6 +1,6 @@
 //! The way to the nodes: what is asked of the server and answered by a node's agent.
 //!
-//! A node of this process is asked without a socket; whoever puts the process together hands in how ([`Nodes`]). All others
+//! A node of this process is asked without a socket; the program that assembles the process says how ([`Nodes`]). All others
 //! are asked over HTTPS ([`remote`]). Which addresses may be connected to at all is decided in [`network`], for Pods too.
 
 pub mod network;

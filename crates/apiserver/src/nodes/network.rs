@@ -6,6 +6,7 @@
 use super::Duplex;
 use crate::outbound::Trust;
 use futures::future::BoxFuture;
+use pintle_meta::Clock;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -84,7 +85,7 @@ impl Network for Direct {
 pub async fn secure(connection: Box<dyn Duplex>, host: &str) -> io::Result<Box<dyn Duplex>> {
     let trust = Trust::of_anyone(None).map_err(io::Error::other)?;
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    Ok(Box::new(TlsConnector::from(trust.config()).connect(name, connection).await?))
+    Ok(Box::new(TlsConnector::from(trust.config(&Clock::system())).connect(name, connection).await?))
 }
 
 #[cfg(test)]

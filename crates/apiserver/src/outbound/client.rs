@@ -1,13 +1,15 @@
 //! A program as a `clientConfig` names it: by URL or by Service, with the authority of its certificate.
 
+use super::endpoint::Login;
+use super::post::{Post, Unsent};
 use super::review::words;
-use super::{Destination, Failure, Place, Trust};
+use super::{Credentials, Destination, Failure, Place, Trust};
 use crate::parse;
 use crate::registry::Registry;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{Request, Response, Uri, header};
+use http::{Response, Uri, header};
 use pintle_meta::object;
 use serde_json::Value;
 use std::sync::OnceLock;
@@ -45,11 +47,13 @@ impl Client {
         Client { base, path, place, bundle, destination: OnceLock::new() }
     }
 
-    /// Made when it is first called.
-    fn destination(&self) -> Result<&Destination, String> {
+    /// Made when it is first called: what a program is shown does not change while the server runs.
+    fn destination(&self, credentials: &Credentials) -> Result<&Destination, String> {
         let made = self.destination.get_or_init(|| {
-            let trust = Trust::of_bundle(&self.bundle, None).map_err(|error| error.to_string())?;
-            Ok(Destination { place: self.place.clone()?, trust })
+            let place = self.place.clone()?;
+            let identity = credentials.of_place(&place).and_then(|shown| shown.identity.as_ref());
+            let trust = Trust::of_bundle(&self.bundle, identity).map_err(|error| error.to_string())?;
+            Ok(Destination { place, trust })
         });
         made.as_ref().map_err(Clone::clone)
     }
@@ -66,22 +70,21 @@ impl Client {
     pub async fn post(
         &self,
         registry: &Registry,
+        credentials: &Credentials,
         query: &str,
         body: Bytes,
         limit: Duration,
     ) -> Result<Bytes, Unanswered> {
-        let destination = self.destination().map_err(Unanswered::Configuration)?;
+        let destination = self.destination(credentials).map_err(Unanswered::Configuration)?;
         let path = format!("{}{query}", self.path);
-        let request = Request::post(&path)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, */*")
-            .header(header::USER_AGENT, AGENT)
-            .body(body)
-            .map_err(|error| Unanswered::Call(error.to_string()))?;
-        let asked = registry.outbound.ask(registry, destination, request, limit).await;
-        let response = asked.map_err(|failure| match failure {
-            Failure::TooLarge => Unanswered::Call(failure.to_string()),
-            failure => Unanswered::Call(format!("Post \"{}{path}\": {failure}", self.base)),
+        let login = credentials.of_place(&destination.place).map_or(&Login::Nothing, |shown| &shown.login);
+        let post = Post { to: destination, path: &path, agent: AGENT, login, limit };
+        let asked = post.send(&registry.outbound, Some(registry), body).await;
+        let response = asked.map_err(|unsent| match unsent {
+            Unsent::Malformed(error) => Unanswered::Call(error.to_string()),
+            Unsent::TokenFile { path, why } => Unanswered::Configuration(format!("{path}: {why}")),
+            Unsent::Transport(failure @ Failure::TooLarge) => Unanswered::Call(failure.to_string()),
+            Unsent::Transport(failure) => Unanswered::Call(format!("Post \"{}{path}\": {failure}", self.base)),
         })?;
         unless_error(response).map_err(Unanswered::Call)
     }

@@ -3,14 +3,15 @@
 //! - Answered 429, 500 or 504, with `Retry-After`, or by a connection that was reset: up to five times, each time later.
 //! - Everything else is final. Redirects are not followed.
 
-use super::endpoint::Login;
-use super::{Endpoint, Failure, Outbound};
+use super::post::{Post, Unsent};
+use super::{About, Endpoint, Failure, Outbound};
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Response, StatusCode, header};
 use pintle_meta::{Random, object};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How often a question is asked before its failure is final.
 const ATTEMPTS: u32 = 5;
@@ -24,6 +25,7 @@ pub struct Reviewer {
     pub outbound: Arc<Outbound>,
     pub random: Random,
     pub endpoint: Endpoint,
+    pub about: About,
     /// How long one attempt may take.
     pub limit: Duration,
 }
@@ -52,8 +54,15 @@ impl ReviewError {
 }
 
 impl Reviewer {
-    /// The status of the answer.
+    /// The status of the answer. It is counted, with all attempts as one question.
     pub async fn ask(&self, review: &Value) -> Result<Value, ReviewError> {
+        let began = Instant::now();
+        let outcome = self.ask_until_final(review).await;
+        self.outbound.counts.note(&self.about, &outcome, began.elapsed());
+        outcome
+    }
+
+    async fn ask_until_final(&self, review: &Value) -> Result<Value, ReviewError> {
         let mut pause = FIRST_PAUSE;
         for _ in 1..ATTEMPTS {
             match self.attempt(review).await {
@@ -71,36 +80,24 @@ impl Reviewer {
     async fn attempt(&self, review: &Value) -> Result<Value, ReviewError> {
         let separator = if self.endpoint.path.contains('?') { '&' } else { '?' };
         let path = format!("{}{separator}timeout={}", self.endpoint.path, go_duration(self.limit));
-        let mut request = Request::builder()
-            .method(Method::POST)
-            .uri(path.as_str())
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, */*")
-            .header(header::USER_AGENT, concat!("pintle/", env!("CARGO_PKG_VERSION")));
-        if let Some(login) = self.login().await? {
-            request = request.header(header::AUTHORIZATION, login);
-        }
-        let body = Bytes::from(review.to_string());
-        let request = request.body(body).map_err(|error| ReviewError::Unreadable(error.to_string()))?;
-        let answer = self.outbound.ask_address(&self.endpoint.to, request, self.limit).await;
+        let post = Post {
+            to: &self.endpoint.to,
+            path: &path,
+            agent: concat!("pintle/", env!("CARGO_PKG_VERSION")),
+            login: &self.endpoint.login,
+            limit: self.limit,
+        };
+        let answer = post.send(&self.outbound, None, Bytes::from(review.to_string())).await;
         let url = || format!("{}{separator}timeout={}", self.endpoint.url(), go_duration(self.limit));
-        let answer = answer.map_err(|failure| ReviewError::Transport { url: url(), failure })?;
+        let answer = answer.map_err(|unsent| match unsent {
+            Unsent::Malformed(error) => ReviewError::Unreadable(error.to_string()),
+            Unsent::TokenFile { path, why } => ReviewError::TokenFile { path, why },
+            Unsent::Transport(failure) => ReviewError::Transport { url: url(), failure },
+        })?;
         if !answer.status().is_success() {
             return Err(refusal(&answer));
         }
         read(&answer, review)
-    }
-
-    async fn login(&self) -> Result<Option<String>, ReviewError> {
-        match &self.endpoint.login {
-            Login::Nothing => Ok(None),
-            Login::Fixed(value) => Ok(Some(value.clone())),
-            Login::File(path) => {
-                let shown = |why| ReviewError::TokenFile { path: path.display().to_string(), why };
-                let token = tokio::fs::read_to_string(path).await.map_err(shown)?;
-                Ok(Some(format!("Bearer {}", token.trim())))
-            }
-        }
     }
 }
 

@@ -2,13 +2,16 @@
 
 use super::verify::{Anyone, Known};
 use crate::pki::Identity;
+use pintle_meta::Clock;
 use rustls::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::sync::Arc;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::time_provider::TimeProvider;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Where the machine keeps the authorities that it trusts, on the usual distributions.
 const SYSTEM_BUNDLES: [&str; 4] = [
@@ -29,7 +32,19 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 #[derive(Clone)]
 pub struct Trust {
     config: Arc<ClientConfig>,
+    time: Arc<Time>,
     id: u64,
+}
+
+/// The clock by which certificates have begun and ended: that of the server which connects.
+#[derive(Debug, Default)]
+struct Time(OnceLock<Clock>);
+
+impl TimeProvider for Time {
+    fn current_time(&self) -> Option<UnixTime> {
+        let now = self.0.get_or_init(Clock::system).now().as_second();
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).ok()?)))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +79,8 @@ impl Trust {
         provider: Arc<CryptoProvider>,
         identity: Option<&Identity>,
     ) -> Result<Self, TrustError> {
-        let config = ClientConfig::builder_with_provider(provider)
+        let time = Arc::new(Time::default());
+        let config = ClientConfig::builder_with_details(provider, time.clone())
             .with_safe_default_protocol_versions()?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
@@ -76,10 +92,12 @@ impl Trust {
                 config.with_client_auth_cert(chain, key)?
             }
         };
-        Ok(Trust { config: Arc::new(config), id: NEXT.fetch_add(1, Ordering::Relaxed) })
+        Ok(Trust { config: Arc::new(config), time, id: NEXT.fetch_add(1, Ordering::Relaxed) })
     }
 
-    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+    /// For connections at this clock's time. One trust is used with one clock.
+    pub(crate) fn config(&self, clock: &Clock) -> Arc<ClientConfig> {
+        self.time.0.get_or_init(|| clock.clone());
         self.config.clone()
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Anyone(pub(super) Arc<CryptoProvider>);
 /// Accepts certificates of known authorities.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// Whether the owner of a certificate signed, whoever that is.
+    /// Whether the owner of a certificate signed, without a check of who that is.
     handshake: Anyone,
     roots: Vec<CertificateDer<'static>>,
     /// None if no root can be used.

@@ -99,7 +99,7 @@ pub fn always_restarts(object: &Value, kind: &str, errors: &mut Errors) {
     }
 }
 
-/// The numbers in a status: none is below nought, and the count of collisions never falls.
+/// The numbers in a status: none is negative, and the count of collisions never falls.
 pub fn counts(object: &Value, old: &Value, names: &[&str], errors: &mut Errors) {
     let path = Path::new("status");
     for name in names.iter().chain(&["observedGeneration", "collisionCount"]) {
@@ -154,7 +154,7 @@ pub fn percent(text: &str) -> Option<i64> {
     text.strip_suffix('%').filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))?.parse().ok()
 }
 
-/// Whether a number or a share is nought.
+/// Whether a number or a percentage is zero.
 pub fn is_zero(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => true,
@@ -163,7 +163,7 @@ pub fn is_zero(value: Option<&Value>) -> bool {
     }
 }
 
-/// An amount under a resource's name, not below nought.
+/// An amount under a resource's name, not negative.
 pub fn amount(value: &Value, path: &Path, errors: &mut Errors) -> Option<Quantity> {
     let text = value.as_str()?;
     let quantity = Quantity::parse(text).ok()?;

@@ -1,4 +1,4 @@
-//! What is special about each built-in kind: one file a kind, listed here.
+//! What is special about each built-in kind: one file per kind, listed here.
 
 use crate::strategy::{Plain, Strategy};
 use std::sync::Arc;

@@ -44,7 +44,7 @@ pub const fn name_like(printed: Printed) -> Printed {
     Printed { column: Column { format: "name", ..printed.column }, cell: printed.cell }
 }
 
-/// A number, or nought.
+/// A number, or zero.
 pub fn count(object: &Value, path: &[&str]) -> Value {
     object::integer(object, path).unwrap_or(0).into()
 }

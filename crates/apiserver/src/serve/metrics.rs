@@ -5,6 +5,7 @@ use crate::admission::webhooks;
 use crate::body::Body;
 use crate::catalogue::Resource;
 use crate::flow::metrics::Families;
+use crate::outbound::Counts;
 use crate::response;
 use crate::verb::Verb;
 use http::Response;
@@ -38,6 +39,7 @@ pub struct Metrics {
     registry: Registry,
     pub flow: Families,
     pub webhooks: webhooks::Families,
+    pub reviews: Counts,
     requests: Family<RequestLabels, Counter>,
     durations: Family<VerbLabels, Histogram>,
     revision: Gauge,
@@ -84,11 +86,14 @@ impl Default for Metrics {
         flow.register(&mut registry);
         let webhooks = webhooks::Families::default();
         webhooks.register(&mut registry);
+        let reviews = Counts::default();
+        reviews.register(&mut registry);
         Metrics {
             watch,
             unavailable,
             flow,
             webhooks,
+            reviews,
             registry,
             requests,
             durations,

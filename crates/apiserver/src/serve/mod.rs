@@ -3,6 +3,7 @@
 pub mod descriptions;
 pub mod discovery;
 pub mod health;
+pub mod loops;
 pub mod metrics;
 pub mod openapi;
 pub mod reviews;
@@ -31,6 +32,7 @@ pub async fn dispatch(
         ["healthz" | "livez" | "readyz", check @ ..] => Some(health::health(server, parts[0], check, query)),
         ["version"] => Some(response::json(200, health::version().to_string())),
         ["debug", "pintle", "causes"] => Some(causes::serve::answer(server, query)),
+        ["debug", "pintle", "loops"] => Some(loops::answer(server)),
         ["debug", "api_priority_and_fairness", what] => flow::debug::answer(server, what, query),
         ["metrics"] => Some(metrics::render(server)),
         ["api"] | ["apis"] | ["api", _] | ["apis", _] | ["apis", _, _] => discovery::dispatch(server, &parts, wanted),

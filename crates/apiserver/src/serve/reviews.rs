@@ -86,7 +86,7 @@ async fn review(server: &ApiServer, call: &Call, sent: &Sent, notes: &Notes) -> 
     Ok(response::value(201, call.wanted()?, &question))
 }
 
-/// For whom a token speaks, to those who are named or else to this server.
+/// The user that a token authenticates, for the named audiences or else for this server.
 async fn token(server: &ApiServer, question: &Value) -> Value {
     let named = object::list(question, &["spec", "audiences"]).iter();
     let named: Vec<String> = named.filter_map(|audience| audience.as_str().map(str::to_owned)).collect();

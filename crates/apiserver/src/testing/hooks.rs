@@ -73,6 +73,7 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, seen: Seen) {
 
 async fn answer(request: Request<Incoming>, seen: Seen) -> Result<Response<Full<Bytes>>, io::Error> {
     let path = request.uri().path().trim_matches('/').to_owned();
+    let login = request.headers().get("authorization").cloned();
     let body = request.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     seen.lock().unwrap().push((path.clone(), review.clone()));
@@ -94,6 +95,9 @@ async fn answer(request: Request<Incoming>, seen: Seen) -> Result<Response<Full<
     };
     match path.as_str() {
         "deny" => response = json!({"uid": request["uid"], "status": {"message": "because I say so"}}),
+        "login" if login.is_none_or(|login| login != "Bearer known") => {
+            response = json!({"uid": request["uid"], "status": {"message": "who are you?"}});
+        }
         "deny-422" => response = json!({"uid": request["uid"], "status": {"code": 422, "message": "not like this"}}),
         "uid" => response["uid"] = "another".into(),
         "warn" => response["warnings"] = json!(["first warning", "second warning"]),

@@ -1,4 +1,4 @@
-//! One file a verb, each for every kind.
+//! One file per verb, each for every kind.
 
 pub mod create;
 pub mod delete;

@@ -10,6 +10,7 @@ use crate::response;
 use crate::watches::{Feed, Start, Terms, View, interest};
 use http::Response;
 use pintle_meta::Status;
+use pintle_meta::field::{Error, Path};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -18,6 +19,11 @@ const SHORTEST_DEFAULT: u64 = 1800;
 
 pub async fn watch(server: &ApiServer, call: &Call) -> Result<Response<Body>, Status> {
     let options = ListOptions::parse(&call.query)?;
+    if call.query.has("sendInitialEvents") && !server.gates.watch_list {
+        let why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+        let error = Error::forbidden(&Path::new("sendInitialEvents"), why);
+        return Err(Status::invalid("meta.k8s.io", "ListOptions", "", &[error]));
+    }
     let (resource, wanted) = (call.resource()?, call.wanted()?);
     list::check_fields(resource, &options)?;
     let asked = options.resource_version.unwrap_or(0);

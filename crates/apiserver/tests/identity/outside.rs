@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 
-/// The issuer of service account tokens, and so for whom tokens must be.
+/// The issuer of service account tokens, and so the audience of tokens.
 pub const ISSUER: &str = "https://kubernetes.default.svc";
 
 /// What a program does with a request.

@@ -17,6 +17,7 @@ use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
@@ -96,6 +97,47 @@ async fn a_users_name_in_headers_counts_only_from_a_proxy_with_the_right_certifi
     let stranger = strangers.client("aggregator", "any", now).unwrap();
     assert!(ask(Some(&stranger), &jane).await.is_err());
     assert_eq!(server.authenticator.tokens.audiences(), [ISSUER]);
+    server.stop();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_does_not_keep_a_user_whose_certificate_has_ended() {
+    let clock = Clock::system();
+    let now = clock.now();
+    let own = Pki::generate(now).unwrap();
+    let parts = Parts {
+        store: Arc::new(MemoryStore::new()),
+        clock,
+        random: Random::seeded(1),
+        token_key: own.token_key.clone(),
+        pace: Pace::default(),
+        seats: 32,
+    };
+    let server = ApiServer::start(parts).await.unwrap();
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let tcp = tokio::net::TcpListener::bind((loopback, 0)).await.unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    let serving = tokio::spawn(listener::serve(server.clone(), tcp, own.server_tls(&[loopback], &[], now).unwrap()));
+    let identity = own.short_lived_client("jane", "devs", now, Duration::from_secs(3)).unwrap();
+    let trust = Trust::of_bundle(own.ca_pem.as_bytes(), Some(&identity)).unwrap();
+    let to = Destination { place: Place::Address { host: "127.0.0.1".into(), port }, trust };
+    let outbound = Outbound::default();
+    let ask = async || {
+        let request = Request::post(WHO).header("content-type", "application/json").body(Bytes::from("{}")).unwrap();
+        // A new connection would not come about: this answer is one over the connection from before.
+        outbound.ask_address(&to, request, Duration::from_secs(20)).await.unwrap().status().as_u16()
+    };
+    assert_eq!(ask().await, 201);
+    let began = Instant::now();
+    let code = loop {
+        let code = ask().await;
+        if code != 201 || began.elapsed() > Duration::from_secs(60) {
+            break code;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(code, 401);
     server.stop();
     serving.await.unwrap();
 }

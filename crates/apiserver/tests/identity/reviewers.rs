@@ -39,6 +39,14 @@ async fn an_answer_counts_for_as_long_as_configured_and_a_failure_not_at_all() {
             assert_eq!(times, expected, "{token}, look {index}");
         }
     }
+    // Two questions were answered twice each, and one was refused three times.
+    let metrics = world.admin("GET", "/metrics", Value::Null).await.text;
+    for line in [
+        "apiserver_delegated_authn_request_total{code=\"200\"} 4",
+        "apiserver_delegated_authn_request_total{code=\"401\"} 3",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in {metrics}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -298,7 +298,7 @@ impl Runtime for Cri {
         let request = cri::StopContainerRequest { id: id.0.clone(), timeout };
         self.known().stopping.insert(id.0.clone());
         let (caller, known, id) = (self.caller.clone(), self.known.clone(), id.0.clone());
-        // The runtime answers when the container has ended; whoever asked does not wait for that.
+        // The runtime answers when the container has ended; the caller does not wait for that.
         tokio::spawn(async move {
             let patience = grace.saturating_add(USUAL);
             let answer = caller.call("/runtime.v1.RuntimeService/StopContainer", request, patience).await;

@@ -19,6 +19,7 @@ use crate::container::{Container, ContainerConfig, ContainerId, State};
 use crate::error::Error;
 use crate::image::Image;
 use crate::sandbox::{PodRef, Recalled, Sandbox, SandboxConfig, SandboxId, SandboxState};
+use crate::stats::Usage;
 
 /// The code of a process that SIGKILL ended.
 const KILLED: i32 = 137;
@@ -63,6 +64,15 @@ struct Entry {
     ends_at: Option<(Timestamp, i32)>,
     stopping: bool,
     start_failed: bool,
+    load: Load,
+}
+
+/// What a container uses of the CPU from some moment on, and what it had used until then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    since: Timestamp,
+    nanoseconds_before: u64,
+    cpu_milli: u64,
 }
 
 impl Books {
@@ -103,6 +113,7 @@ impl Books {
             };
             let entry = Entry {
                 config,
+                load: Load::by(&script),
                 script,
                 sandbox: sandbox.clone(),
                 pod: pod.clone(),
@@ -223,6 +234,7 @@ impl Books {
         self.containers_of.entry(pod.uid.clone()).or_default().push(id.clone());
         let entry = Entry {
             config: ContainerConfig { annotations: BTreeMap::new(), ..config },
+            load: Load::by(&script),
             script,
             sandbox: sandbox.clone(),
             pod,
@@ -309,6 +321,39 @@ impl Books {
         })
     }
 
+    /// What the running containers use; those that use nothing are left out.
+    pub(super) fn usage(&self, now: Timestamp) -> Vec<Usage> {
+        let running = self.containers.iter().filter_map(|(id, entry)| match entry.state(now) {
+            State::Running { started_at } => Some((id, entry, started_at)),
+            _ => None,
+        });
+        let used = running.filter(|(_, entry, _)| entry.load.cpu_milli > 0 || entry.script.memory > 0);
+        used.map(|(id, entry, started_at)| Usage {
+            id: id.clone(),
+            pod: entry.pod.clone(),
+            name: entry.config.name.clone(),
+            measured_at: now,
+            cpu_nanoseconds: entry.load.nanoseconds(started_at, now),
+            memory_working_set: entry.script.memory,
+            memory_usage: entry.script.memory,
+            memory_rss: entry.script.memory,
+            disk: 0,
+            inodes: 0,
+        })
+        .collect()
+    }
+
+    /// From now on the containers of a Pod use so much CPU.
+    pub(super) fn use_cpu(&mut self, pod_uid: &str, cpu_milli: u64, now: Timestamp) {
+        for id in self.containers_of.get(pod_uid).into_iter().flatten() {
+            if let Some(entry) = self.containers.get_mut(id) {
+                let started_at = entry.starts_at.unwrap_or(now);
+                let nanoseconds_before = entry.load.nanoseconds(started_at, now);
+                entry.load = Load { since: now, nanoseconds_before, cpu_milli };
+            }
+        }
+    }
+
     pub(super) fn script(&self, id: &ContainerId) -> Option<&Script> {
         self.containers.get(id).map(|entry| &entry.script)
     }
@@ -339,6 +384,19 @@ impl Books {
         // Books that are opened later issue others.
         let opened = self.opened_at.as_millisecond();
         format!("{seed:016x}{opened:016x}{:032x}", self.issued)
+    }
+}
+
+impl Load {
+    fn by(script: &Script) -> Self {
+        Load { cpu_milli: script.cpu_milli, ..Load::default() }
+    }
+
+    /// Of CPU time, since the container was started.
+    fn nanoseconds(&self, started_at: Timestamp, now: Timestamp) -> u64 {
+        let since = now.duration_since(self.since.max(started_at));
+        let milliseconds = u64::try_from(since.as_millis()).unwrap_or(0);
+        self.nanoseconds_before.saturating_add(milliseconds.saturating_mul(self.cpu_milli).saturating_mul(1000))
     }
 }
 

@@ -29,6 +29,8 @@
 //! | `stop-exit-code`       | integer  | 0       | the code with which it ends on SIGTERM                              |
 //! | `ignores-term`         | `true`   |         | only SIGKILL at the end of the grace period ends it, with 137       |
 //! | `log`                  | text     |         | what its log says                                                   |
+//! | `cpu`                  | quantity | 0       | how much CPU it uses while it runs                                  |
+//! | `memory`               | quantity | 0       | how much memory it uses while it runs                               |
 //!
 //! Times count from the moment the process runs. Probes are only asked where the Pod's spec has them.
 

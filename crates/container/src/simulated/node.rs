@@ -19,7 +19,7 @@ use crate::image::{Image, PullRequest};
 use crate::runtime::{Execution, ProbeKind, Runtime, Version};
 use crate::sandbox::{PodRef, Recalled, Sandbox, SandboxConfig, SandboxId};
 use crate::security::Resources;
-use crate::stats::Health;
+use crate::stats::{Health, Usage};
 
 /// A machine that is not there.
 #[derive(Debug)]
@@ -72,11 +72,16 @@ impl Node {
         self.act(|books, _| books.lose_sandbox(pod_uid));
     }
 
+    /// From now on the containers of a Pod use so many thousandths of a CPU, whatever their script says.
+    pub fn use_cpu(&self, pod_uid: &str, cpu_milli: u64) {
+        self.act(|books, now| books.use_cpu(pod_uid, cpu_milli, now));
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to the books; whoever waits for changes looks at them again.
+    /// Changes the state; tasks that wait for changes look at it again.
     fn act<T>(&self, act: impl FnOnce(&mut Books, Timestamp) -> T) -> T {
         let done = act(&mut self.books(), self.clock.now());
         self.changed.notify_one();
@@ -198,6 +203,11 @@ impl Runtime for Node {
     /// Nothing is used, so nothing has to be held to bounds.
     async fn update_resources(&self, id: &ContainerId, _: &Resources) -> Result<(), Error> {
         self.container_status(id).await.map(|_| ())
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, Error> {
+        self.answers()?;
+        Ok(self.books().usage(self.clock.now()))
     }
 
     async fn health(&self) -> Health {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pintle_meta::quantity::Quantity;
+
 /// What every annotation of a script begins with.
 pub const PREFIX: &str = "simulated.pintle.dev/";
 
@@ -32,6 +34,9 @@ pub struct Script {
     pub start_fails: u32,
     /// What its log says.
     pub log: Option<String>,
+    /// What it uses while it runs: thousandths of a CPU, and bytes.
+    pub cpu_milli: u64,
+    pub memory: u64,
 }
 
 impl Script {
@@ -66,6 +71,8 @@ impl Script {
             ignores_term: get("ignores-term") == Some("true"),
             pull_delay: time("pull-delay").unwrap_or_default(),
             log: get("log").map(str::to_owned),
+            cpu_milli: get("cpu").and_then(amount).map_or(0, |cpu| positive(cpu.milli())),
+            memory: get("memory").and_then(amount).map_or(0, |memory| positive(memory.units())),
             pull_fails: times("pull-fails"),
             create_fails: times("create-fails"),
             start_fails: times("start-fails"),
@@ -90,6 +97,14 @@ impl Script {
         // A failure alone says that it ends: at once.
         self.run_for.or((code != 0).then_some(Duration::ZERO)).map(|run_for| (run_for, code))
     }
+}
+
+fn amount(text: &str) -> Option<Quantity> {
+    Quantity::parse(text).ok()
+}
+
+fn positive(amount: i64) -> u64 {
+    u64::try_from(amount).unwrap_or(0)
 }
 
 /// `250ms`, `5s`, `2m`, `1h`, and sums such as `1m30s`.

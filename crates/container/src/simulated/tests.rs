@@ -153,3 +153,17 @@ async fn a_node_agent_that_comes_back_finds_what_it_left() {
     world.forget("n");
     assert!(world.node("n", 0).list_containers(None).await.unwrap().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_container_uses_what_its_script_says_until_it_is_told_otherwise() {
+    let node = simulated().node("n", 0);
+    started(&node, "idle", &[]).await;
+    started(&node, "busy", &[("cpu", "500m"), ("memory", "64Mi")]).await;
+    advance(Duration::from_secs(10)).await;
+    let used = node.usage().await.unwrap();
+    assert_eq!(used.len(), 1, "one that uses nothing is not told of");
+    assert_eq!((used[0].cpu_nanoseconds, used[0].memory_working_set), (5_000_000_000, 64 << 20));
+    node.use_cpu("uid-busy", 100);
+    advance(Duration::from_secs(10)).await;
+    assert_eq!(node.usage().await.unwrap()[0].cpu_nanoseconds, 6_000_000_000);
+}

@@ -7,7 +7,7 @@
 //! - headers are sent in zlib's stored form, so there is no compressor; headers of replies say nothing and are skipped
 //! - what is received is bounded by the pipes it goes into; a full pipe stops the reading of the connection
 //! - what is sent is bounded by a short queue and by TCP
-//! - SPDY's own windows bound neither side: those servers do not count them and never open one again, so whoever waited for
+//! - SPDY's own windows bound neither side: those servers do not count them and never open one again, so a client that waited for
 //!   that would hang after 64 KiB. Nor do we open ours: a frame that a closing server has not read makes the kernel drop
 //!   what that server still had to send, and a command's last output would be lost.
 

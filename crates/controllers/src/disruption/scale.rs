@@ -1,17 +1,13 @@
 //! How many Pods the owners of some Pods want.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::Request;
-use kube::{Client, Resource};
-use pintle_runtime::discovery::{Found, discover};
 use pintle_runtime::{ApiError, Context, Informer, Key, owner};
+
+use crate::scales::{self, ScaleError};
 
 /// What owners want in all, and the Pods that have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,13 +18,11 @@ pub(super) struct Wanted {
 
 /// Finds the scale of any owner: of built-in ones in informers, of others by their scale subresource.
 pub(super) struct Scales {
-    client: Client,
     sets: Informer<ReplicaSet>,
     deployments: Informer<Deployment>,
     stateful: Informer<StatefulSet>,
     controllers: Informer<ReplicationController>,
-    /// What the server had when an owner of an unknown kind was last met.
-    known: Mutex<Arc<Vec<Found>>>,
+    others: scales::Scales,
 }
 
 /// The owner's UID and its replicas.
@@ -37,12 +31,11 @@ type Scaled = (String, i32);
 impl Scales {
     pub(super) fn new(context: &Context) -> Self {
         Scales {
-            client: context.client.clone(),
             sets: context.informers.of(),
             deployments: context.informers.of(),
             stateful: context.informers.of(),
             controllers: context.informers.of(),
-            known: Mutex::default(),
+            others: scales::Scales::new(context.client.clone()),
         }
     }
 
@@ -68,7 +61,7 @@ impl Scales {
     }
 
     async fn scale_of(&self, namespace: &str, owner: &OwnerReference) -> Result<Option<Scaled>, String> {
-        let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("", &owner.api_version));
+        let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let key = Key::new(namespace, owner.name.clone());
         let scaled = |meta: &ObjectMeta, replicas: Option<i32>| {
             meta.uid.clone().filter(|uid| *uid == owner.uid).map(|uid| (uid, replicas.unwrap_or(1)))
@@ -85,7 +78,7 @@ impl Scales {
             ("", "ReplicationController") => self.controllers.get(&key).and_then(|controller| {
                 scaled(&controller.metadata, controller.spec.as_ref().and_then(|spec| spec.replicas))
             }),
-            _ => self.asked(namespace, owner, group, version).await?,
+            _ => self.asked(namespace, owner).await?,
         })
     }
 
@@ -100,47 +93,18 @@ impl Scales {
         }))
     }
 
-    async fn asked(
-        &self,
-        namespace: &str,
-        owner: &OwnerReference,
-        group: &str,
-        version: &str,
-    ) -> Result<Option<Scaled>, String> {
-        let Some(resource) = self.resource(group, version, &owner.kind).await? else {
-            return Err(format!("no matches for kind {:?} in version {:?}", owner.kind, owner.api_version));
-        };
-        let collection = Request::new(DynamicObject::url_path(&resource, Some(namespace)));
-        let request = collection.get_subresource("scale", &owner.name);
-        let request = request.map_err(|error| error.to_string())?;
-        match self.client.request::<Scale>(request).await {
-            Ok(scale) if scale.metadata.uid.as_ref() == Some(&owner.uid) => {
-                Ok(Some((owner.uid.clone(), scale.spec.and_then(|spec| spec.replicas).unwrap_or(0))))
+    /// What the scale subresource of an owner of any other kind says.
+    async fn asked(&self, namespace: &str, owner: &OwnerReference) -> Result<Option<Scaled>, String> {
+        let found = self.others.get(namespace, &owner.api_version, &owner.kind, &owner.name).await;
+        let scale = found.map_err(|error| match error {
+            ScaleError::UnknownKind { .. } => {
+                format!("no matches for kind {:?} in version {:?}", owner.kind, owner.api_version)
             }
-            Ok(_) => Ok(None),
-            Err(error) if error.is_not_found() => {
-                let separator = if group.is_empty() { "" } else { "." };
-                let name = format!("{}{separator}{group}", resource.plural);
-                Err(format!("{name} does not implement the scale subresource"))
-            }
-            Err(error) => Err(error.server_message()),
-        }
-    }
-
-    /// The resource of a kind; the server is asked again if it is not known.
-    async fn resource(&self, group: &str, version: &str, kind: &str) -> Result<Option<ApiResource>, String> {
-        let find = |known: &[Found]| {
-            let is_it = |found: &&Found| found.resource.group == group && found.resource.kind == kind;
-            let found = known.iter().find(is_it)?;
-            let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-            Some(ApiResource { version: version.to_owned(), api_version, ..found.resource.clone() })
-        };
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(resource) = find(&known) {
-            return Ok(Some(resource));
-        }
-        let fresh = Arc::new(discover(&self.client).await.map_err(|error| error.server_message())?);
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
-        Ok(find(&fresh))
+            ScaleError::NotFound { resource, .. } => format!("{resource} does not implement the scale subresource"),
+            ScaleError::Api(error) => error.server_message(),
+        })?;
+        let scale = scale.scale;
+        let is_it = scale.metadata.uid.as_ref() == Some(&owner.uid);
+        Ok(is_it.then(|| (owner.uid.clone(), scale.spec.and_then(|spec| spec.replicas).unwrap_or(0))))
     }
 }

@@ -1,7 +1,7 @@
 //! The endpointslice loop: which Pods stand behind a Service, as EndpointSlices and as an Endpoints object.
 //!
 //! Watches Services; Pods, by the selectors that match them before or after a change; and what it writes, which it puts
-//! right when someone else changes it. Reads Nodes for their zones.
+//! right when someone else changes it; Nodes, whose zones and CPUs decide over the hints of some Services.
 
 mod plan;
 #[cfg(test)]
@@ -13,12 +13,10 @@ use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use pintle_runtime::{
-    Action, Attempt, Change, Context, Controller, Error, Executor, Informer, Key, Plan, Reconciler, Write,
+    Action, Attempt, Change, Context, Controller, Error, Executor, Informer, Key, Plan, Reconciler, Write, when,
 };
 
-use plan::Backends;
-
-const ZONE: &str = "topology.kubernetes.io/zone";
+use plan::{Backends, ZONE};
 
 /// Index of slices: the Service, of those that this loop writes.
 fn service(slice: &EndpointSlice) -> Vec<String> {
@@ -50,9 +48,21 @@ pub(crate) async fn run(context: Context) {
             true => vec![change.key()],
             false => Vec::new(),
         })
-        .reads(&nodes)
+        .watch(&nodes, {
+            let services = services.clone();
+            move |change| match when::differs(change, plan::capacity) {
+                true => following_zones(&services),
+                false => Vec::new(),
+            }
+        })
         .run(Slices { executor, services, pods, nodes, slices, endpoints })
         .await;
+}
+
+/// The Services whose hints depend on all nodes.
+fn following_zones(services: &Informer<Service>) -> Vec<Key> {
+    let follow = |service: &&std::sync::Arc<Service>| plan::follow_zones(service);
+    services.all().iter().filter(follow).map(|service| Key::of(service.as_ref())).collect()
 }
 
 /// The Services that select the Pod now or did before.
@@ -104,6 +114,10 @@ impl Slices {
             let zone = self.nodes.get(&Key::cluster(&node)).and_then(|node| node.labels().get(ZONE).cloned());
             zone_of_node.extend(zone.map(|zone| (node, zone)));
         }
-        Backends { pods, zone_of_node }
+        let zones = match plan::follow_zones(service) {
+            true => plan::zones(self.nodes.all().iter().map(AsRef::as_ref)),
+            false => None,
+        };
+        Backends { pods, zone_of_node, zones }
     }
 }

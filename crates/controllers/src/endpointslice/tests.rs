@@ -1,5 +1,7 @@
 //! What a client of a Service would lose.
 
+mod hints;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,7 +40,7 @@ fn pod(number: usize, port: i32, ready: bool) -> Arc<Pod> {
 }
 
 fn backends(pods: Vec<Arc<Pod>>) -> Backends {
-    Backends { pods, zone_of_node: BTreeMap::from([("n1".to_owned(), "z1".to_owned())]) }
+    Backends { pods, zone_of_node: BTreeMap::from([("n1".to_owned(), "z1".to_owned())]), zones: None }
 }
 
 /// The writes of slices, and that of the Endpoints object.

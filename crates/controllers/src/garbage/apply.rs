@@ -138,7 +138,7 @@ impl Collector {
         Ok(Action::done())
     }
 
-    /// The server does not have it: whoever waits for its end need not wait for the watch to tell.
+    /// The server does not have it: those that wait for its end need not wait for the watch.
     fn forget_if_absent(&self, node: &Node, absent: bool) {
         if absent {
             let woken = self.graph.with(|graph| graph.remove(&node.uid));

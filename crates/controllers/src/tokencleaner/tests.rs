@@ -1,4 +1,4 @@
-//! What a cluster would keep for ever: the way in for whoever finds an old token.
+//! What a cluster would keep for ever: access for anyone who finds an old token.
 
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;

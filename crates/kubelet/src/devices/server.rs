@@ -127,7 +127,7 @@ fn check(directory: &Path, request: &RegisterRequest) -> Result<PathBuf, Status>
     Ok(directory.join(&request.endpoint))
 }
 
-/// Whether plugins may offer a resource of this name: it has the domain of whoever invented it.
+/// Whether plugins may offer a resource of this name: it has the domain of its vendor.
 pub(super) fn is_extended(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/") || name.starts_with("requests.");
     !is_native && rules::qualified_name(&format!("requests.{name}")).is_empty()

@@ -1,7 +1,7 @@
 //! Whether a Pod fits on a node that it was bound to: what it asks for, which labels and taints the node has, which of its ports
 //! are taken. A scheduler has looked already, but others bind Pods too, and what a scheduler saw may be old. No I/O.
 //!
-//! - `preempt`: whom a critical Pod takes the place of
+//! - `preempt`: which Pods make room for a critical Pod
 
 mod preempt;
 
@@ -138,7 +138,7 @@ pub(crate) fn misfits(
     found
 }
 
-/// Whether the node sends away whoever does not tolerate a taint that this Pod does not.
+/// Whether the node evicts Pods that do not tolerate a taint, and this Pod is one of them.
 fn sends_away(node: &Node, pod: &Pod) -> bool {
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();

@@ -31,14 +31,14 @@ pub(crate) fn victims(missing: &Missing, candidates: &[Victim]) -> Result<Vec<St
     let of_class = |class| candidates.iter().filter(|one| one.class == class).collect::<Vec<_>>();
     let (best_effort, burstable) = (of_class(Service::BestEffort), of_class(Service::Burstable));
     let guaranteed = of_class(Service::Guaranteed);
-    // Of the better classes only those go without whom nothing helps.
+    // Of the better classes only those go that are needed to make enough room.
     let first = closest(&guaranteed, without(missing, [best_effort.as_slice(), &burstable].concat()))?;
     let second = closest(&burstable, without(missing, [best_effort.as_slice(), &first].concat()))?;
     let third = closest(&best_effort, without(missing, [first.as_slice(), &second].concat()))?;
     Ok([third, second, first].concat().into_iter().map(|one| one.uid.clone()).collect())
 }
 
-/// One by one whoever gives back most of what is missing.
+/// One by one, each time the Pod that gives back most of what is missing.
 fn closest<'a>(candidates: &[&'a Victim], mut missing: Missing) -> Result<Vec<&'a Victim>, String> {
     let (mut left, mut chosen) = (candidates.to_vec(), Vec::new());
     while !missing.is_empty() {

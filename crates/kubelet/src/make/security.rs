@@ -1,4 +1,4 @@
-//! As whom a container runs and what it may do: the Pod's security context with the container's over it.
+//! The user a container runs as and what it may do: the Pod's security context with the container's over it.
 
 use std::path::Path;
 

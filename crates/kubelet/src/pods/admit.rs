@@ -42,8 +42,8 @@ impl Pods {
         }
         let devices = seat.home.machine.as_ref().and_then(|machine| machine.devices()).filter(|_| may_ask(spec));
         let lacking = pressure::refusal(pod, &seat.home.pressure.conditions()).map(|message| ("Evicted", message));
-        let unfit = lacking.or_else(|| seat.home.guards.refusal(pod, spec));
-        let room = match &unfit {
+        let refusal = lacking.or_else(|| seat.home.guards.refusal(pod, spec));
+        let room = match &refusal {
             Some((reason, message)) => Room::Refused((*reason).to_owned(), message.clone()),
             None => self.make_room(pod, seat),
         };
@@ -99,7 +99,7 @@ impl Pods {
         }))
     }
 
-    /// Whether someone has devices of the resource whom the scheduler does not count any more.
+    /// Whether a Pod that the scheduler no longer counts still has devices of the resource.
     fn will_be_free(&self, home: &Home, devices: &Devices, resource: &str) -> bool {
         let counted = self.counted(home);
         devices.holders(resource).iter().any(|holder| !counted.contains(holder))

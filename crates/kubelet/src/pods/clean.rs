@@ -16,7 +16,7 @@ impl Pods {
     /// Removes what is on the node's disk of Pods that neither the API server nor the runtime knows, as a crash leaves it.
     pub(crate) async fn sweep(&self, home: &Home) {
         let Some(machine) = &home.machine else { return };
-        // Their list comes first: whoever gets a directory later is known by then.
+        // Their list comes first: a Pod that gets a directory later is known by then.
         let found = machine.found().await;
         self.pods.synced().await;
         let Ok(sandboxes) = home.runtime.list_sandboxes(None).await else {

@@ -7,7 +7,7 @@
 //! - `plan`: which thresholds count now; no I/O
 //! - `rank`: who goes first, and what the owner is told; no I/O
 //! - `limits`: who has written too much; no I/O
-//! - `admit`: whom a node under pressure takes on; no I/O
+//! - `admit`: which Pods a node under pressure admits; no I/O
 
 mod admit;
 mod limits;

@@ -112,7 +112,7 @@ impl Reader {
         Reader { node: node.to_owned(), from, files: directory::Files::default() }
     }
 
-    /// One look at the files; whoever looks after what changed is woken.
+    /// One look at the files; the workers of what changed are woken.
     pub(crate) async fn look(&mut self, statics: &Statics, clock: &Clock, waker: &Waker) {
         let said = self.files.read(&self.from, &self.node).await;
         for key in said.map(|said| statics.say(&self.node, said, clock)).into_iter().flatten() {

@@ -63,7 +63,7 @@ fn of_projection(source: &VolumeProjection, facts: &Facts<'_>, sources: &Sources
     Ok(Files::new())
 }
 
-/// The user as whom all containers of the Pod run, if it is one and the spec names it.
+/// The user that all containers of the Pod run as, if it is one and the spec names it.
 fn single_user(facts: &Facts<'_>) -> Option<u32> {
     let of_pod = facts.spec.security_context.as_ref().and_then(|context| context.run_as_user);
     let mut users = facts.containers().map(|container| {

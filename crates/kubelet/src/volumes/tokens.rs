@@ -17,7 +17,7 @@ const OLDEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a token lasts if nobody says.
 const USUAL_SECONDS: i64 = 3600;
 
-/// What tells two tokens of one Pod apart: for whom, and for how many seconds.
+/// What distinguishes two tokens of one Pod: the audience, and for how many seconds.
 pub(crate) type Asked = (Option<String>, i64);
 
 /// The tokens of one Pod. Losing them costs a request each.

@@ -11,7 +11,7 @@ use super::{LOOPBACK, NAME};
 use crate::address::Range;
 use crate::bridge::Bridge;
 
-/// The file with the configuration; whoever sets a network up later takes an earlier name.
+/// The file with the configuration; another network plugin that is installed later takes an earlier name.
 pub const FILE: &str = "99-pintle.conflist";
 
 /// Where a runtime looks for plugins, and for their configuration.
@@ -71,7 +71,7 @@ impl Places {
         list["plugins"][0].clone()
     }
 
-    /// The files that are ours, for whoever takes the cluster away.
+    /// The files that are ours, for `pintle reset`.
     pub fn ours(&self) -> Vec<PathBuf> {
         let is_link = |file: &PathBuf| {
             std::fs::read_link(file).is_ok_and(|to| to.file_name().is_some_and(|name| name != LOOPBACK))

@@ -1,7 +1,7 @@
 //! Packets to Pods of other machines find them: by a route to the machine where both are on one segment, in an envelope (VXLAN)
 //! where a router is between them that knows no Pods.
 //!
-//! One loop a node. It watches Nodes; which way leads to each is asked again from time to time, since links change.
+//! One loop per node. It watches Nodes; which way leads to each is asked again from time to time, since links change.
 
 mod plan;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Services become rules: packets to their addresses find an endpoint.
 //!
-//! One loop a node. It watches Services and EndpointSlices, plans what each Service that changed needs, and applies the difference
+//! One loop per node. It watches Services and EndpointSlices, plans what each Service that changed needs, and applies the difference
 //! in one transaction. If the kernel refuses that, or somebody took the rules away, it writes all of them anew.
 
 mod choose;

@@ -55,8 +55,17 @@ pub enum Go {
     Drop,
 }
 
+/// By what right a Service has a frontend. The server gives out cluster addresses and node ports; anybody who may write a Service
+/// writes outside addresses into it, also those that are somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    Allocation,
+    Claim,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frontend {
+    pub by: By,
     pub go: Go,
     pub endpoints: Arc<[SocketAddr]>,
     /// The chain that knows who may come.
@@ -134,28 +143,28 @@ impl<'a> Ways<'a> {
         let of_family = |list: &'a [IpAddr]| list.iter().filter(|one| Family::of(**one) == self.family);
         let outside = self.outside(fragment);
         for address in of_family(&self.view.external) {
-            self.add(fragment, At::Address(*address, protocol, port), outside.clone(), None);
+            self.add(fragment, (At::Address(*address, protocol, port), By::Claim), outside.clone(), None);
         }
         let guard = self.guard(fragment);
         for address in of_family(&self.view.balanced) {
-            self.add(fragment, At::Address(*address, protocol, port), outside.clone(), guard.clone());
+            self.add(fragment, (At::Address(*address, protocol, port), By::Claim), outside.clone(), guard.clone());
         }
         if let Some(node_port) = node_port {
-            self.add(fragment, At::NodePort(self.family, protocol, node_port), outside, None);
+            self.add(fragment, (At::NodePort(self.family, protocol, node_port), By::Allocation), outside, None);
         }
         // Last, so that an outside address that is also a cluster address does not change the way inside.
         let inside = self.inside(fragment);
         for address in of_family(&self.view.cluster) {
-            self.add(fragment, At::Address(*address, protocol, port), inside.clone(), None);
+            self.add(fragment, (At::Address(*address, protocol, port), By::Allocation), inside.clone(), None);
         }
     }
 
-    fn add(&self, fragment: &mut Fragment, at: At, go: Go, guard: Option<String>) {
+    fn add(&self, fragment: &mut Fragment, (at, by): (At, By), go: Go, guard: Option<String>) {
         let endpoints = match go {
             Go::Own(_) | Go::Reject | Go::Drop => Arc::default(),
             Go::Pick(_) | Go::External(_) | Go::Local { .. } => self.chosen.list.clone(),
         };
-        fragment.frontends.insert(at, Frontend { go, endpoints, guard });
+        fragment.frontends.insert(at, Frontend { by, go, endpoints, guard });
     }
 
     fn inside(&self, fragment: &mut Fragment) -> Go {

@@ -19,7 +19,7 @@ const BATCH: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Table {
     fragments: BTreeMap<Key, Fragment>,
-    /// Who wants each frontend. Of several, the first by name has it.
+    /// Who wants each frontend. Of several, the one it was allocated to has it, else the first by name.
     frontends: BTreeMap<At, BTreeMap<Key, Frontend>>,
     own: BTreeMap<(Family, String), Own>,
     /// How many frontends lead to each shared chain, and what is in it.
@@ -92,12 +92,12 @@ impl Table {
 
     fn put_frontend(&mut self, key: &Key, at: At, new: Option<&Frontend>, touched: &mut Touched) {
         let holders = self.frontends.entry(at).or_default();
-        let before = holders.first_key_value().map(|(_, frontend)| frontend.clone());
+        let before = holder_of(holders).cloned();
         match new {
             Some(frontend) => holders.insert(key.clone(), frontend.clone()),
             None => holders.remove(key),
         };
-        let after = holders.first_key_value().map(|(_, frontend)| frontend.clone());
+        let after = holder_of(holders).cloned();
         if holders.is_empty() {
             self.frontends.remove(&at);
         }
@@ -171,7 +171,7 @@ impl Table {
     }
 
     fn holder(&self, at: &At) -> Option<&Frontend> {
-        self.frontends.get(at).and_then(|holders| holders.first_key_value()).map(|(_, frontend)| frontend)
+        self.frontends.get(at).and_then(holder_of)
     }
 
     /// The UDP frontends that changed: flows to what is no endpoint any more are to be forgotten.
@@ -188,6 +188,11 @@ impl Table {
     pub fn health_checks(&self) -> &HealthChecks {
         &self.health_checks
     }
+}
+
+/// Nobody takes over a cluster address or a node port by naming it as an outside address.
+fn holder_of(holders: &BTreeMap<Key, Frontend>) -> Option<&Frontend> {
+    holders.iter().min_by_key(|(key, frontend)| (frontend.by, *key)).map(|(_, frontend)| frontend)
 }
 
 type Place = (Family, &'static str);

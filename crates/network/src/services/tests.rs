@@ -204,3 +204,31 @@ fn of_two_services_with_one_address_the_first_has_it_until_it_goes() {
     let script = table.script(&here, &touched);
     assert!(script.contains("192.0.2.1 . 80 . 0 : 10.244.0.2 . 8080"), "{script}");
 }
+
+#[test]
+fn nobody_draws_in_the_packets_of_another_service_by_naming_its_address() {
+    let here = here();
+    let of = |spec: Value, last: u8| plan(&service(spec), &[slice(json!([endpoint(last, "there")]))], &here);
+    let victim = of(json!({"clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"]}), 1);
+    let claims = |field: Value| {
+        let mut spec = json!({"clusterIP": "10.96.0.66", "clusterIPs": ["10.96.0.66"]});
+        spec.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
+        of(spec, 2)
+    };
+    // Its name comes first, and it was there first or came later.
+    let (thief, kube) = (Key::new("a", "a"), Key::new("kube-system", "dns"));
+    for thief_is_first in [true, false] {
+        let (mut table, mut touched) = (Table::default(), Touched::default());
+        let steal = claims(json!({"externalIPs": ["10.96.0.10"]}));
+        let mut puts = vec![(&thief, steal), (&kube, victim.clone())];
+        if !thief_is_first {
+            puts.reverse();
+        }
+        for (key, fragment) in puts {
+            table.put(key, fragment, &mut touched);
+        }
+        let script = table.script(&here, &touched);
+        assert!(script.contains("10.96.0.10 . 80 . 0 : 10.244.0.1 . 8080"), "{script}");
+        assert!(!script.contains("10.96.0.10 . 80 . 0 : 10.244.0.2"), "{script}");
+    }
+}

@@ -18,7 +18,7 @@ pub(super) struct AccountFlags {
     /// stands in new tokens, tokens of all count.
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
-    /// For whom tokens must be [default: the issuers].
+    /// The audiences that tokens must have [default: the issuers].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     api_audiences: Vec<String>,
     /// Where the keys are published, for the discovery document [default: below the issuer].

@@ -10,7 +10,7 @@ pub(super) struct OidcFlags {
     /// The issuer of OpenID Connect tokens whose users may come in. For more than one, see --authentication-config.
     #[arg(long, value_name = "URL")]
     oidc_issuer_url: Option<String>,
-    /// For whom its tokens must be.
+    /// The audiences that its tokens must have.
     #[arg(long, value_name = "ID")]
     oidc_client_id: Option<String>,
     /// The claim that is the user's name [default: sub].

@@ -22,6 +22,7 @@ const TEMPLATE: &[(&str, &str)] = &[
     ("src/types.rs", template!("src/types.rs")),
     ("src/plan.rs", template!("src/plan.rs")),
     ("src/reconcile.rs", template!("src/reconcile.rs")),
+    ("tests/plan.rs", template!("tests/plan.rs")),
     ("tests/operator.rs", template!("tests/operator.rs")),
     ("manifests/crd.yaml", template!("manifests/crd.yaml")),
     ("manifests/rbac.yaml", template!("manifests/rbac.yaml")),

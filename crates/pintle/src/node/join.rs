@@ -72,7 +72,7 @@ pub(crate) enum Failure {
     Locked(PathBuf),
     #[error("{0:?} is no address of a server; write HOST or HOST:PORT")]
     Server(String),
-    #[error("whom to trust is not known yet: give --ca-hash as `pintle token create` printed it")]
+    #[error("--ca-hash is required on the first join: give it as `pintle token create` printed it")]
     NoHash,
     #[error(
         "the server at {server} shows another authority: its hash is {found}, not {wanted}. Either the hash is wrong or this is not your cluster; nothing was sent to it"

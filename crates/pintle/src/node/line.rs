@@ -1,6 +1,6 @@
 //! A client whose way to the server is laid anew when its certificate changes or when no answer comes.
 //!
-//! A link that was cut without a word looks like a server that thinks: whatever waits on it would wait for the kernel to give
+//! A link that was cut silently looks like a slow server: whatever waits on it would wait for the kernel to give
 //! up. So an answer that takes too long ends the whole link, and with it the watches on it, which begin again on the next.
 
 use std::sync::Arc;

@@ -98,4 +98,20 @@ mod tests {
         let deployment = resolve(&groups, "deploy").unwrap();
         assert_eq!(deployment.path("a b", "web"), "/apis/apps/v1/namespaces/a%20b/deployments/web");
     }
+    #[test]
+    fn a_name_is_one_part_of_a_path_whatever_is_in_it() {
+        let pods = Kind {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            resource: "pods".to_owned(),
+            namespaced: true,
+        };
+        for name in ["../../secrets/key", "web/exec?command=sh", "web#x", "a%2f..", "."] {
+            let path = pods.path("shop", name);
+            let last = path.strip_prefix("/api/v1/namespaces/shop/pods/").unwrap_or_else(|| panic!("{path}"));
+            assert!(!last.contains(['/', '?', '#']) && last != "..", "{name}: {path}");
+        }
+        assert!(!pods.path("../kube-system", "web").contains("/../"));
+    }
 }

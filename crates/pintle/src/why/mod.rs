@@ -47,7 +47,7 @@ pub(crate) enum Failure {
     TooOld { kind: String, place: String },
     #[error("the server keeps no causes: {0} is not a Pintle, or an older one")]
     NoCauses(String),
-    #[error("{0}; causes are shown to administrators, or to whom a role lets get /debug/pintle/causes")]
+    #[error("{0}; causes are shown to administrators, and to users whose role allows `get` on /debug/pintle/causes")]
     Forbidden(String),
     #[error("{0}")]
     NoWay(#[from] NoWay),

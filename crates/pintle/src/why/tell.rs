@@ -1,4 +1,4 @@
-//! A chain of causes in words, one line a write, with the time between. Pure.
+//! A chain of causes in words, one line per write, with the time between. Pure.
 
 use serde_json::Value;
 use std::fmt::Write;

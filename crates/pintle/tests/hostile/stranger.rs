@@ -148,7 +148,7 @@ impl Stranger {
     }
 }
 
-/// A stranger does not mind whom it talks to.
+/// A stranger does not verify the server.
 #[derive(Debug)]
 struct Anybody;
 

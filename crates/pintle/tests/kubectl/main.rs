@@ -20,6 +20,7 @@ mod pods;
 mod rollout;
 
 mod access;
+mod credential;
 mod custom;
 mod proxy;
 mod remove;

@@ -1,4 +1,4 @@
-//! proxy, and plain HTTP through it: the API for whoever has only a socket.
+//! proxy, and plain HTTP through it: the API for programs that have only a socket.
 
 use super::Cluster;
 use crate::harness::PATIENCE;
@@ -9,13 +9,13 @@ use tokio::net::TcpStream;
 use tokio::process::Child;
 
 /// `kubectl proxy` on a port of its own.
-struct Proxy {
+pub struct Proxy {
     address: String,
     _child: Child,
 }
 
 impl Proxy {
-    async fn open(cluster: &Cluster) -> Proxy {
+    pub async fn open(cluster: &Cluster) -> Proxy {
         let mut child = cluster.command("proxy --port=0").stdout(Stdio::piped()).spawn().expect("kubectl starts");
         let mut first = String::new();
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -25,7 +25,7 @@ impl Proxy {
     }
 
     /// One request on a connection of its own; the code and the body.
-    async fn request(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+    pub async fn request(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let mut stream = TcpStream::connect(&self.address).await.expect("the proxy listens");
         // HTTP/1.0, so that the body ends where the connection does.
         let head = format!(

@@ -60,3 +60,39 @@ async fn what_a_pod_wrote_to_a_local_volume_is_there_for_the_next_pod_with_that_
     assert_eq!(cluster.get("pod waits").await["status"]["phase"], "Pending");
     assert_eq!(cluster.get("pvc second").await["status"]["phase"], "Pending");
 }
+
+#[tokio::test]
+async fn a_claim_that_names_no_class_gets_a_directory_of_this_machine_which_goes_with_it() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Real::start(&[]).await;
+    cluster.until("get storageclass", |classes| classes.contains("local-path (default)")).await;
+    cluster
+        .apply(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
+        .await;
+    // Whoever a container runs as, and wherever its links lead.
+    let mut writes = user("data", "echo kept > /v/file; ln -s / /v/root; id -u");
+    writes["securityContext"] = json!({"runAsUser": 4711});
+    cluster.pod("writes", writes).await;
+    let pod = cluster.phase("writes", "Succeeded").await;
+    assert_eq!(cluster.log(&pod, "c", 0), "4711\n");
+    let claimed = cluster.get("pvc data").await;
+    assert_eq!(
+        (&claimed["spec"]["storageClassName"], &claimed["status"]["phase"]),
+        (&json!("local-path"), &json!("Bound"))
+    );
+    let volume = cluster.get(&format!("pv {}", claimed["spec"]["volumeName"].as_str().expect("a volume"))).await;
+    let directory = std::path::PathBuf::from(volume["spec"]["local"]["path"].as_str().expect("a path"));
+    assert_eq!(std::fs::read_to_string(directory.join("file")).expect("a file"), "kept\n");
+    cluster.ok("delete pod writes").await;
+    cluster.pod("reads", user("data", "cat /v/file")).await;
+    let pod = cluster.phase("reads", "Succeeded").await;
+    assert_eq!(cluster.log(&pod, "c", 0), "kept\n");
+
+    cluster.ok("delete pod reads").await;
+    cluster.ok("delete pvc data").await;
+    cluster.until("get pv", |volumes| volumes.is_empty()).await;
+    assert!(!directory.exists() && std::path::Path::new("/etc").exists());
+}

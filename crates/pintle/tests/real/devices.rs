@@ -134,7 +134,7 @@ async fn pods_share_out_the_devices_of_a_plugin_and_keep_them_when_the_agent_is_
             pod["status"]["phase"] == "Pending" && message.contains("Insufficient example.com/lamp")
         })
         .await;
-    // One whom nobody has scheduled, where there is nothing left.
+    // One that is assigned by hand, where there is nothing left.
     let node = cluster.get("nodes").await["items"][0]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let mut pushed = wants_lamp();
     pushed["nodeName"] = node.into();

@@ -1,4 +1,4 @@
-//! As whom containers run, what they may do, and what they may use.
+//! The users that containers run as, what they may do, and what they may use.
 
 use serde_json::json;
 

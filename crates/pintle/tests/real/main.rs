@@ -11,6 +11,7 @@ mod skip;
 mod disk;
 mod node;
 
+mod autoscaling;
 mod claims;
 mod collection;
 mod devices;

@@ -107,3 +107,40 @@ async fn connections_live_on_when_the_program_is_killed_and_started_again() {
     let numbers: Vec<u32> = said.lines().filter_map(|line| line.parse().ok()).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "nothing of it is missing: {numbers:?}");
 }
+
+#[tokio::test]
+async fn a_load_balancer_answers_at_the_address_of_the_node() {
+    if !can_run() {
+        return;
+    }
+    let alone = Alone::new("balanced");
+    let cluster = Real::start_in(alone.place(), &[]).await;
+    let script = "mkdir /www; echo hello > /www/index.html; exec httpd -f -p 8080 -h /www";
+    cluster
+        .pod("web", json!({"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "script": script}]}))
+        .await;
+    cluster.ok("wait --for=condition=Ready pod/web --timeout=60s").await;
+    cluster.ok("label pod web app=web").await;
+    cluster.ok("expose pod web --port=8088 --target-port=8080 --type=LoadBalancer").await;
+    let address = cluster
+        .until("get service web -o jsonpath={.status.loadBalancer.ingress[0].ip}", |address| !address.is_empty())
+        .await;
+    let node = cluster.get("nodes").await["items"][0]["status"]["addresses"][0]["address"].clone();
+    assert_eq!(node, json!(address));
+    let ask = format!("printf 'GET / HTTP/1.0\\r\\n\\r\\n' | busybox nc -w 5 {address} 8088 | busybox tail -n 1");
+    let words = cluster.place.words("sh");
+    let mut answer = String::new();
+    for _ in 0..50 {
+        let output = Command::new(&words[0]).args(&words[1..]).args(["-c", &ask]).output().expect("sh starts");
+        answer = String::from_utf8_lossy(&output.stdout).into_owned();
+        if answer == "hello\n" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    assert_eq!(answer, "hello\n");
+    let asks = format!("wget -qO- http://{address}:8088/");
+    cluster.pod("asks", json!({"restartPolicy": "Never", "containers": [{"name": "c", "script": asks}]})).await;
+    let pod = cluster.phase("asks", "Succeeded").await;
+    assert_eq!(cluster.log(&pod, "c", 0), "hello\n");
+}

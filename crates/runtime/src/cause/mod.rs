@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::informer::Change;
 use crate::key::Key;
 use crate::owner::GroupKind;
+use crate::trace::{self, TraceParent};
 
 /// A key remembers so many; the first and the newest stay.
 pub const MOST: usize = 8;
@@ -57,6 +58,7 @@ struct Subject {
     uid: Box<str>,
     revision: Box<str>,
     writer: Option<Arc<str>>,
+    trace: Option<TraceParent>,
 }
 
 /// A cause as people and servers read it.
@@ -87,7 +89,7 @@ impl Subject {
     fn of(kind: Arc<GroupKind>, meta: &ObjectMeta, writer: Option<&Arc<str>>) -> Self {
         let part = |part: &Option<String>| part.as_deref().unwrap_or_default().into();
         let (uid, revision) = (part(&meta.uid), part(&meta.resource_version));
-        Subject { of: kind, key: Key::of_meta(meta), uid, revision, writer: writer.cloned() }
+        Subject { of: kind, key: Key::of_meta(meta), uid, revision, writer: writer.cloned(), trace: trace::of(meta) }
     }
 }
 
@@ -120,7 +122,7 @@ impl Cause {
     /// The reconciler asked for it. The kind is empty where the loop has not said what its keys name.
     pub(crate) fn timer(of: Arc<GroupKind>, key: &Key) -> Self {
         let (uid, revision) = Default::default();
-        Cause::about(Wake::Timer, Subject { of, key: key.clone(), uid, revision, writer: None })
+        Cause::about(Wake::Timer, Subject { of, key: key.clone(), uid, revision, writer: None, trace: None })
     }
 
     /// The attempt before failed.
@@ -134,6 +136,11 @@ impl Cause {
 
     pub fn wake(&self) -> Wake {
         self.wake
+    }
+
+    /// The trace that the object carries.
+    pub fn trace(&self) -> Option<TraceParent> {
+        self.subject.as_ref()?.trace
     }
 
     /// In full.
@@ -253,6 +260,11 @@ impl Causes {
 
     pub fn iter(&self) -> impl Iterator<Item = &Cause> {
         self.causes.iter()
+    }
+
+    /// The trace of the first cause that has one.
+    pub fn trace(&self) -> Option<TraceParent> {
+        self.causes.iter().find_map(Cause::trace)
     }
 
     pub fn len(&self) -> usize {

@@ -10,8 +10,10 @@
 //! - Only informers over everything are waited for: one with a selection may never be told of a write. Those of one namespace are
 //!   waited for too: a loop that watches one namespace writes there.
 //! - A view that must be listed again and cannot be has missed an unknown number of events: until it is back no key is looked at.
-//! - No worker waits: the key comes back after a moment, and after a longer one each time. After [`PATIENCE`] the loop goes on
-//!   with what it has and says so: a store that was restored from a backup never comes as far.
+//! - No worker waits: the key comes back after a moment, and after a longer one each time. After [`PATIENCE`] the views that are behind
+//!   are listed anew. What such a list does not show is not there, as after a store was restored from a backup: then the loop goes on and
+//!   says so. Until the list is there the key waits, however long that takes: no time that has passed makes a stale view true
+//!   (kubernetes/kubernetes#129795).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +29,7 @@ use crate::key::Key;
 /// When a key whose writes are not shown yet is looked at again: a watch in this process needs no longer than the first.
 const AGAIN: Backoff = Backoff { first: Duration::from_millis(2), longest: Duration::from_millis(500) };
 
-/// How long a key waits in all.
+/// How long a key waits for the watches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// So many keys may be noted before those that no longer wait are looked for.
@@ -53,7 +55,7 @@ pub(super) enum Shown {
     All,
     /// Look again after this time.
     NotYet(Duration),
-    /// Not after all this time.
+    /// A list that was made since does not show it.
     Never,
 }
 
@@ -63,7 +65,7 @@ impl Expectations {
         Expectations { views, awaited: Mutex::default(), lost_since: Mutex::default() }
     }
 
-    /// When to look again, if a view is known to be behind: whoever acts on it does what others have undone.
+    /// When to look again, if a view is known to be behind: acting on it repeats what others have undone.
     pub(super) fn lost(&self) -> Option<Duration> {
         let mut since = self.lost_since.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.views.iter().any(|(_, view)| view.is_lost()) {
@@ -85,7 +87,7 @@ impl Expectations {
         let mut all = self.awaited();
         // Keys of objects that are gone are never looked at again: their notes would stay.
         if all.len() >= FEW && all.len().is_power_of_two() {
-            all.retain(|_, awaited| awaited.since.elapsed() < PATIENCE && self.is_behind(&awaited.written));
+            all.retain(|_, awaited| self.behind(&awaited.written).next().is_some());
         }
         all.insert(key.clone(), Awaited { since: Instant::now(), written, looks: 0 });
     }
@@ -94,21 +96,32 @@ impl Expectations {
     pub(super) fn shown(&self, key: &Key) -> Shown {
         let mut all = self.awaited();
         let Some(awaited) = all.get_mut(key) else { return Shown::All };
-        let behind = self.is_behind(&awaited.written);
-        if behind && awaited.since.elapsed() < PATIENCE {
+        let behind: Vec<&Mirror> = self.behind(&awaited.written).collect();
+        let is_behind = !behind.is_empty();
+        let wait_for: Vec<&Mirror> = match awaited.since.elapsed() < PATIENCE {
+            true => behind,
+            // Whoever lists before the write may not see it.
+            false => behind.into_iter().filter(|view| view.covers().is_none_or(|at| at <= awaited.since)).collect(),
+        };
+        if !wait_for.is_empty() {
             awaited.looks += 1;
+            if awaited.since.elapsed() >= PATIENCE {
+                wait_for.iter().for_each(|view| view.list_anew());
+            }
             return Shown::NotYet(AGAIN.after(awaited.looks - 1));
         }
         all.remove(key);
-        if behind { Shown::Never } else { Shown::All }
+        if is_behind { Shown::Never } else { Shown::All }
     }
 
-    fn is_behind(&self, written: &Written) -> bool {
-        self.views.iter().any(|(of, view)| {
+    /// The views that do not show what was written.
+    fn behind<'a>(&'a self, written: &'a Written) -> impl Iterator<Item = &'a Mirror> {
+        let is_behind = |(of, view): &&(Option<Collection>, Arc<Mirror>)| {
             let Some(of) = of else { return false };
             let behind = written.versions.get(of).is_some_and(|version| view.version() < *version);
             behind || written.gone.iter().any(|gone| gone.collection == *of && !shows_gone(view, gone))
-        })
+        };
+        self.views.iter().filter(is_behind).map(|(_, view)| view.as_ref())
     }
 
     fn awaited(&self) -> MutexGuard<'_, BTreeMap<Key, Awaited>> {

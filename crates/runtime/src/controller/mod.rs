@@ -9,7 +9,9 @@
 pub mod when;
 
 mod expectations;
+mod failure;
 mod pace;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod wake;
@@ -23,6 +25,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::core::Selector;
 use pintle_kinds::Kind;
+use pintle_meta::Random;
 use tokio::task::JoinSet;
 
 use crate::attempt::Attempt;
@@ -38,6 +41,9 @@ use crate::plan::Plan;
 use crate::queue::{Class, Config, Queue, Rate};
 
 use expectations::Expectations;
+use failure::Decide;
+pub use failure::OnError;
+use subject::{Subject, owners_of};
 use wake::ClassOf;
 pub use wake::Waker;
 use worker::Worker;
@@ -101,13 +107,14 @@ pub struct Controller {
     workers: usize,
     overtaken_after: Option<Duration>,
     timeout: Option<Duration>,
+    on_error: Decide,
     config: Config,
     class_of: ClassOf,
     /// Made when it is first asked for, or when the loop runs.
     waker: OnceLock<Waker>,
     watches: Vec<Watch>,
     /// What the keys name, once `for_each` has said it: also to what was said before.
-    subject: Arc<OnceLock<GroupKind>>,
+    subject: Arc<OnceLock<Subject>>,
     synced: Vec<BoxFuture<'static, ()>>,
     views: Vec<Arc<Mirror>>,
 }
@@ -126,9 +133,10 @@ impl Controller {
         Controller {
             name: name.into().into(),
             context: Arc::new(context.clone()),
-            workers: 1,
+            workers: context.workers().unwrap_or(1).max(1),
             overtaken_after: None,
             timeout: None,
+            on_error: Arc::new(OnError::usual),
             config: Config::default(),
             class_of: Arc::new(usual_class),
             waker: OnceLock::new(),
@@ -141,7 +149,7 @@ impl Controller {
 
     /// The kind whose objects are reconciled: every change that counts wakes the object itself.
     pub fn for_each<K: Watched>(self, counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
-        self.subject.get_or_init(GroupKind::of::<K>);
+        self.subject.get_or_init(|| Subject { kind: GroupKind::of::<K>(), scope: None });
         self.watches(counts, |change| vec![change.key()])
     }
 
@@ -150,13 +158,7 @@ impl Controller {
     /// Without [`Controller::for_each`], before or after it, there are no owners to wake.
     pub fn owns<K: Watched>(self, counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
         let subject = self.subject.clone();
-        self.watches(counts, move |change: &Change<K>| {
-            let Some(kind) = subject.get() else { return Vec::new() };
-            let states = [change.old(), Some(change.object())].into_iter().flatten();
-            let mut keys: Vec<Key> = states.filter_map(|state| kind.controller_key(state.meta())).collect();
-            keys.dedup();
-            keys
-        })
+        self.watches(counts, move |change: &Change<K>| owners_of(change, &subject))
     }
 
     /// A kind that the reconciled kind `K` owns or takes in by a selector: a change wakes the owner, and the one before if it
@@ -192,8 +194,39 @@ impl Controller {
         self.watch(&informer, move |change| if counts(change) { keys_of(change) } else { Vec::new() })
     }
 
-    /// The same for an informer at hand: of a selection, or of another cluster.
-    pub fn watch<K: Watched>(
+    /// [`Controller::for_each`] for an informer at hand: of a selection, of a kind that is known only at run time, of bare metadata.
+    ///
+    /// ```no_run
+    /// # use kube::api::ApiResource; use kube::core::GroupVersionKind; use pintle_runtime::{Context, Controller, when};
+    /// # fn example(context: &Context) {
+    /// let websites = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Website"));
+    /// let websites = context.informers.dynamic(&websites);
+    /// let controller = Controller::new("website", context).for_each_in(&websites, when::spec);
+    /// # }
+    /// ```
+    pub fn for_each_in<K: Kind>(
+        self,
+        informer: &Informer<K>,
+        counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let subject =
+            Subject { kind: informer.mirror().kind().as_ref().clone(), scope: Some(informer.mirror().clone()) };
+        self.subject.get_or_init(|| subject);
+        self.watch(informer, move |change| if counts(change) { vec![change.key()] } else { Vec::new() })
+    }
+
+    /// [`Controller::owns`] for an informer at hand.
+    pub fn owns_in<K: Kind>(
+        self,
+        informer: &Informer<K>,
+        counts: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let subject = self.subject.clone();
+        self.watch(informer, move |change| if counts(change) { owners_of(change, &subject) } else { Vec::new() })
+    }
+
+    /// The same for an informer at hand: of a selection, of another cluster, or of a kind known only at run time.
+    pub fn watch<K: Kind>(
         self,
         informer: &Informer<K>,
         keys_of: impl Fn(&Change<K>) -> Vec<Key> + Send + Sync + 'static,
@@ -227,9 +260,9 @@ impl Controller {
         self
     }
 
-    /// How many keys are worked on at once.
+    /// How many keys are worked on at once, unless the context says it ([`Context::with_workers`]).
     pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = workers.max(1);
+        self.workers = self.context.workers().unwrap_or(workers).max(1);
         self
     }
 
@@ -243,6 +276,13 @@ impl Controller {
     /// A reconcile that takes longer is dropped at its next await, and its key tried again with backoff.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
+        self
+    }
+
+    /// What becomes of a key whose reconcile failed. Unless said otherwise, and for conflicts always, it is tried again with
+    /// backoff; a terminal error leaves it until something changes.
+    pub fn on_error(mut self, decide: impl Fn(&Error, &Attempt) -> OnError + Send + Sync + 'static) -> Self {
+        self.on_error = Arc::new(decide);
         self
     }
 
@@ -275,8 +315,8 @@ impl Controller {
     pub fn waker(&self) -> Waker {
         let make = || {
             let queue = Queue::with(self.config);
-            self.context.board.enter(&self.name, queue.clone());
-            Waker::new(queue, self.class_of.clone())
+            let record = self.context.board.enter(&self.name, queue.clone());
+            Waker::new((queue, record), self.class_of.clone())
         };
         self.waker.get_or_init(make).clone()
     }
@@ -295,7 +335,19 @@ impl Controller {
     async fn run_erased(self, reconciler: Arc<dyn Reconciling>) {
         let waker = self.waker();
         let _closing = Closing(waker.queue().clone());
-        let Controller { name, context, workers, overtaken_after, timeout, watches, subject, synced, views, .. } = self;
+        let Controller {
+            name,
+            context,
+            workers,
+            overtaken_after,
+            timeout,
+            on_error,
+            watches,
+            subject,
+            synced,
+            views,
+            ..
+        } = self;
         let registrations: Vec<Registration> = watches.into_iter().map(|watch| watch(&waker)).collect();
         let shutdown = context.shutdown.clone();
         tokio::select! {
@@ -304,9 +356,11 @@ impl Controller {
             () = shutdown.fired() => return,
         }
         tracing::info!(controller = %name, workers, "informers synced; working");
+        context.metrics.workers(&name, workers);
+        let identities = Random::seeded(context.random.fork().next() ^ pintle_meta::hash::stable(name.as_bytes()));
         let worker = Worker {
             name: name.clone(),
-            subject: Arc::new(subject.get().cloned().unwrap_or_default()),
+            subject: Arc::new(subject.get().map(|subject| subject.kind.clone()).unwrap_or_default()),
             context,
             waker: waker.clone(),
             expectations: Arc::new(Expectations::new(views)),
@@ -314,7 +368,9 @@ impl Controller {
             reconciler,
             overtaken_after,
             timeout,
+            on_error,
             overtaken: Arc::default(),
+            identities,
         };
         // Those that were overtaken hold the set that they are in: it does not go by itself with this loop.
         let _ends = EndOvertaken(worker.overtaken.clone());

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::board::Record;
 use crate::cause::{Cause, Causes, Wake};
 use crate::key::Key;
 use crate::queue::{Class, Queue};
@@ -13,6 +14,7 @@ use crate::queue::{Class, Queue};
 #[derive(Clone)]
 pub struct Waker {
     queue: Queue<Key>,
+    record: Arc<Record>,
     causes: Arc<Mutex<BTreeMap<Key, Causes>>>,
     class_of: ClassOf,
 }
@@ -26,8 +28,13 @@ impl fmt::Debug for Waker {
 }
 
 impl Waker {
-    pub(super) fn new(queue: Queue<Key>, class_of: ClassOf) -> Self {
-        Waker { queue, causes: Arc::default(), class_of }
+    pub(super) fn new((queue, record): (Queue<Key>, Arc<Record>), class_of: ClassOf) -> Self {
+        Waker { queue, record, causes: Arc::default(), class_of }
+    }
+
+    /// Where the loop's workers note what comes of its keys.
+    pub(super) fn record(&self) -> &Record {
+        &self.record
     }
 
     pub(super) fn queue(&self) -> &Queue<Key> {

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
+use pintle_meta::Random;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::expectations::{Expectations, Shown};
+use super::failure::{Decide, OnError};
 use super::pace::Pace;
 use super::{Action, Reconciling, Waker};
 use crate::attempt::Attempt;
@@ -19,6 +21,7 @@ use crate::error::{ApiError, Error};
 use crate::key::Key;
 use crate::owner::GroupKind;
 use crate::serve::Outcome;
+use crate::trace::{ReconcileId, Span};
 
 /// So many conflicts in a row are nothing to tell people about.
 const EVERYDAY: u32 = 3;
@@ -37,7 +40,10 @@ pub(super) struct Worker {
     pub(super) overtaken_after: Option<Duration>,
     /// How long a reconcile may take.
     pub(super) timeout: Option<Duration>,
+    pub(super) on_error: Decide,
     pub(super) overtaken: Arc<Mutex<JoinSet<()>>>,
+    /// Where the identities of reconciles come from: apart, so that logs and traces change nothing else that is random.
+    pub(super) identities: Random,
 }
 
 impl Worker {
@@ -89,43 +95,89 @@ impl Worker {
         if causes.is_empty() {
             causes.add(Cause::timer(self.subject.clone(), key));
         }
-        let attempt = Attempt::new(self.name.clone(), key.clone(), failures + 1, causes, self.context.clone());
-        let span = self.span(&attempt);
+        let id = ReconcileId(self.identities.next(), self.identities.next());
+        let (parent, exporter) = (causes.trace(), self.context.spans());
+        let trace = (parent.is_some() || exporter.is_some()).then(|| id.span(parent));
+        let context = (self.context.clone(), trace);
+        let attempt = Attempt::traced(self.name.clone(), key.clone(), failures + 1, causes, context);
+        let span = self.span(&attempt, id);
+        let began = self.context.clock.now();
         if shown == Shown::Never {
             span.in_scope(|| tracing::warn!("the caches do not show what this loop wrote; going on without"));
         }
         let started = Instant::now();
+        let working = self.context.metrics.working(&self.name);
         let result = self.attempt(&attempt).instrument(span.clone()).await;
+        drop(working);
         self.expectations.note(key, attempt.written());
         self.context.metrics.reconciled(&self.name, outcome_of(&result), started.elapsed());
+        // One that found nothing to do, and that nobody traces, is not worth a trace.
+        let is_worth_it = parent.is_some() || result.is_err() || !attempt.written().is_empty();
+        if let Some((exporter, trace)) = exporter.zip(trace).filter(|_| is_worth_it) {
+            exporter.ended(Span {
+                controller: self.name.clone(),
+                key: key.clone(),
+                attempt: attempt.number,
+                trace,
+                parent,
+                started: began,
+                ended: self.context.clock.now(),
+                error: result.as_ref().err().map(Error::to_string),
+            });
+        }
         match result {
             Ok(action) => {
                 span.in_scope(|| tracing::debug!(written = ?attempt.written(), again = ?action.delay(), "reconciled"));
                 queue.forget(key);
+                self.waker.record().succeeded(key);
                 if let Some(delay) = action.delay() {
                     self.waker.add_after(key.clone(), delay);
                 }
             }
-            Err(error @ Error::Terminal(_)) => {
-                span.in_scope(|| tracing::error!(%error, "reconcile failed for good; left until something changes"));
-                queue.forget(key);
-            }
             Err(error) => {
-                span.in_scope(|| tell(&error, failures + 1));
-                self.waker.retry(key.clone(), &attempt.causes);
+                let decided = self.decide(&error, &attempt);
+                let over = (self.context.clock.now(), decided == OnError::Leave);
+                self.waker.record().failed(key, failures + 1, &error.to_string(), over);
+                match decided {
+                    OnError::Leave => {
+                        span.in_scope(
+                            || tracing::error!(%error, "reconcile failed for good; left until something changes"),
+                        );
+                        queue.forget(key);
+                    }
+                    OnError::After(time) => {
+                        span.in_scope(|| tell(&error, failures + 1));
+                        self.waker.put_back(key.clone(), &attempt.causes, time);
+                    }
+                    OnError::Backoff => {
+                        span.in_scope(|| tell(&error, failures + 1));
+                        self.waker.retry(key.clone(), &attempt.causes);
+                    }
+                }
             }
         }
     }
 
-    /// What every line that is logged inside the reconcile carries, at any level. The causes are put into words only if
-    /// somebody reads more than warnings.
-    fn span(&self, attempt: &Attempt) -> tracing::Span {
+    /// Of a conflict nothing is to be learned but that the cache was behind.
+    fn decide(&self, error: &Error, attempt: &Attempt) -> OnError {
+        match error {
+            Error::Stale => OnError::Backoff,
+            Error::Api(refused) if refused.is_conflict() => OnError::Backoff,
+            _ => (self.on_error)(error, attempt),
+        }
+    }
+
+    /// What every line that is logged inside the reconcile carries, at any level, under controller-runtime's names. The causes
+    /// are put into words only if somebody reads more than warnings.
+    fn span(&self, attempt: &Attempt, id: ReconcileId) -> tracing::Span {
         let span = tracing::error_span!(
             "reconcile",
             controller = %self.name,
-            kind = %self.subject.kind,
+            controllerGroup = %self.subject.group,
+            controllerKind = %self.subject.kind,
             namespace = %attempt.key.namespace(),
             name = %attempt.key.name(),
+            reconcileID = %id,
             attempt = attempt.number,
             because = tracing::field::Empty,
         );
@@ -155,6 +207,7 @@ fn outcome_of(result: &Result<Action, Error>) -> Outcome {
         Ok(action) if action.delay().is_some() => Outcome::RequeueAfter,
         Ok(_) => Outcome::Success,
         Err(Error::Panicked(_)) => Outcome::Panic,
+        Err(Error::Terminal(_)) => Outcome::Terminal,
         Err(_) => Outcome::Error,
     }
 }

@@ -112,7 +112,7 @@ pub fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
     ObjectReference { resource_version: object.meta().resource_version.clone(), ..object.object_ref(&()) }
 }
 
-/// Where recorders send their events; one a context.
+/// Where recorders send their events; one per context.
 #[derive(Clone, Debug)]
 pub(crate) struct Sink {
     clock: Clock,

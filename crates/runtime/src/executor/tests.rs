@@ -224,3 +224,33 @@ async fn pods_are_made_after_the_claims_that_they_mount_also_when_both_go_togeth
     let kinds: Vec<String> = rig.requests().iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["persistentvolumeclaims", "persistentvolumeclaims", "pods", "pods"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_applied_already_is_not_applied_again() {
+    let rig = rig(|_, _, body| (200, body.clone()));
+    let pod = |image: &str, more: bool| -> Pod {
+        let mut containers = json!([{"name": "c", "image": image}]);
+        if more {
+            containers[0]["terminationMessagePath"] = "/dev/termination-log".into();
+        }
+        serde_json::from_value(
+            json!({"metadata": {"name": "x", "namespace": "shop"}, "spec": {"containers": containers}}),
+        )
+        .unwrap()
+    };
+    let apply = async |wanted: &Pod, observed: Option<&Pod>| {
+        rig.run(Plan::of(vec![Write::apply(wanted, "test").over(observed)])).await.unwrap();
+        rig.requests().len()
+    };
+    assert_eq!(apply(&pod("a:1", false), None).await, 1);
+    assert_eq!(
+        apply(&pod("a:1", false), Some(&pod("a:1", true))).await,
+        1,
+        "more fields than are wanted do not matter"
+    );
+    assert_eq!(apply(&pod("a:1", false), Some(&pod("b:1", true))).await, 2, "somebody changed it");
+    assert_eq!(apply(&pod("a:2", false), Some(&pod("a:2", true))).await, 3, "this process has not applied this yet");
+    assert_eq!(apply(&pod("a:2", false), Some(&pod("a:2", true))).await, 3);
+    let fewer: Pod = serde_json::from_value(json!({"metadata": {"name": "x", "namespace": "shop"}})).unwrap();
+    assert_eq!(apply(&fewer, Some(&pod("a:2", true))).await, 4, "a field that is no longer wanted has to go");
+}

@@ -1,4 +1,4 @@
-//! One watch a kind and selection, however many loops ask for it.
+//! One watch per kind and selection, however many loops ask for it.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -31,6 +31,7 @@ pub struct Informers {
     resync: Duration,
     silence: Duration,
     cap: Option<usize>,
+    streams: bool,
     cluster: ClusterId,
     /// The one namespace that is watched; none for all.
     namespace: Option<Arc<str>>,
@@ -80,6 +81,7 @@ impl Informers {
             resync: RESYNC,
             silence: SILENCE,
             cap: None,
+            streams: false,
             cluster: ClusterId::default(),
             namespace: None,
             shutdown,
@@ -110,6 +112,13 @@ impl Informers {
     /// for dead.
     pub fn in_process(mut self) -> Self {
         self.silence = Duration::MAX;
+        self
+    }
+
+    /// Informers not yet started ask for their lists as watches (Kubernetes' streaming lists), which spares a large server memory. A
+    /// server that does not stream is listed in pages.
+    pub fn with_streaming_lists(mut self) -> Self {
+        self.streams = true;
         self
     }
 
@@ -180,6 +189,7 @@ impl Informers {
         }
         let from = (self.client.clone(), path.clone());
         let mut source = Source::of::<K>(from, selection.clone(), self.silence, self.random.clone());
+        source = source.streaming(self.streams);
         if retention.drops_fields {
             source = source.without_managed_fields();
         }

@@ -41,7 +41,7 @@ pub(super) struct Keeping {
     decoded: usize,
     packed: usize,
     /// What the last object would have taken that found no room decoded.
-    unfit: usize,
+    refused: usize,
     list: List,
 }
 
@@ -78,7 +78,7 @@ impl Keeping {
             recent_budget: RECENT,
             decoded: 0,
             packed: 0,
-            unfit: 0,
+            refused: 0,
             list: List::default(),
         }
     }
@@ -105,7 +105,7 @@ impl Keeping {
             // One large object must not keep all small ones out.
             match of_many {
                 true => self.list.in_vain += 1,
-                false => self.unfit = size.min(self.budget / 16),
+                false => self.refused = size.min(self.budget / 16),
             }
         }
         let mut packer = Packer::packing(&mut self.dictionary);
@@ -125,9 +125,9 @@ impl Keeping {
     }
 
     /// What there is for one more decoded object. Counting is what a small cluster's changes cost, packing what a large one's
-    /// do: where the last object found no room the next is not counted in vain.
+    /// do: where the last object found no room the next is not counted for nothing.
     fn room(&self) -> usize {
-        Some(self.budget.saturating_sub(self.decoded)).filter(|room| *room > self.unfit).unwrap_or(0)
+        Some(self.budget.saturating_sub(self.decoded)).filter(|room| *room > self.refused).unwrap_or(0)
     }
 
     /// The same for the next of a list: some times its part of the whole, or of what those before it left, so that no room is

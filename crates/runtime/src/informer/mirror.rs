@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use pintle_kinds::{Codec, Object};
+use tokio::time::Instant;
 
 use super::change::Change;
 use super::factory::View;
@@ -19,7 +20,7 @@ use crate::context::ClusterId;
 use crate::key::Key;
 use crate::moment::Moment;
 use crate::owner::GroupKind;
-use crate::reflector::{Delta, Selection, Source};
+use crate::reflector::{Anew, Delta, Selection, Source};
 use crate::shutdown::Shutdown;
 
 /// Keeps a handler registered; dropping it takes the handler off.
@@ -86,6 +87,7 @@ pub(crate) struct Mirror {
     store: RwLock<Store>,
     synced: Moment,
     versions: Versions,
+    anew: Arc<Anew>,
     what: What,
     /// Bytes that may be kept, and whether more are.
     cap: Option<usize>,
@@ -103,6 +105,7 @@ impl Mirror {
             store: RwLock::new(Store::new(Keeping::new(what.codec, decoded), projection)),
             synced: Moment::default(),
             versions: Versions::default(),
+            anew: Arc::default(),
             what,
             cap,
             over: AtomicBool::new(false),
@@ -114,6 +117,7 @@ impl Mirror {
     /// Takes in all that the source tells, until the shutdown.
     pub(super) fn follow(self: &Arc<Self>, source: Source, resync: Duration, shutdown: Shutdown) {
         let (listed, periodic) = (self.clone(), self.clone());
+        let source = source.anew_when(self.anew.clone());
         tokio::spawn(async move {
             let mirror = source.reflect(Arc::new(move |delta| listed.take(delta)));
             let resyncs = async {
@@ -153,7 +157,7 @@ impl Mirror {
         for (change, writer) in &told {
             self.tell(&mut handlers, change, writer.as_ref());
         }
-        // Only now: whoever waits for the sync, or for a version, finds every key in its queue.
+        // Only now: a task that waits for the sync, or for a version, finds every key in its queue.
         self.versions.advance(version);
         if listed {
             self.synced.come();
@@ -204,7 +208,7 @@ impl Mirror {
 
     /// Calls the handler with everything there is, then with every change, until the registration is dropped.
     pub(crate) fn on_event(&self, mut handler: Handler) -> Registration {
-        // Nothing changes in between: whoever takes a change in needs this lock first.
+        // Nothing changes in between: taking a change in needs this lock first.
         let mut handlers = self.handlers();
         let mut last: Option<Key> = None;
         loop {
@@ -248,6 +252,20 @@ impl Mirror {
 
     pub(super) async fn reached(&self, version: u64) {
         self.versions.reached(version).await;
+    }
+
+    /// Has everything listed anew: the watch does not show what is known to have been written.
+    pub(crate) fn list_anew(&self) {
+        self.anew.want();
+    }
+
+    /// Everything that was written before this moment is here.
+    pub(crate) fn covers(&self) -> Option<Instant> {
+        self.anew.covers()
+    }
+
+    pub(crate) fn kind(&self) -> &Arc<GroupKind> {
+        &self.what.kind
     }
 
     pub(crate) fn path(&self) -> &str {

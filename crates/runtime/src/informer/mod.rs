@@ -196,7 +196,7 @@ impl<K: Kind> Informer<K> {
         self.mirror.bytes()
     }
 
-    /// What is wrong with this informer, for whoever is asked whether all is well.
+    /// What is wrong with this informer, for health checks.
     pub fn health(&self) -> Result<(), String> {
         self.mirror.health()
     }

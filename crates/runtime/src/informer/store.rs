@@ -227,7 +227,7 @@ impl Store {
                 told.push((Change::Updated { old, new }, writer));
             }
             Some(old) => {
-                // One name, two lives: whoever counts objects must see one end and the other begin.
+                // One name, two lives: a handler that counts objects must see one end and the other begin.
                 told.push((Change::Deleted(old), None));
                 told.push((Change::Added(new), writer));
             }

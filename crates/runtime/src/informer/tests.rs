@@ -176,6 +176,56 @@ async fn a_loop_with_rights_in_one_namespace_asks_for_nothing_outside() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_comes_as_a_watch_is_whole_and_goes_on_with_changes() {
+    let requests: Log = Arc::default();
+    let asked = requests.clone();
+    let client = scripted(move |_, path, _| {
+        asked.lock().unwrap().push(path.to_owned());
+        let event = |kind: &str, map: ConfigMap| json!({"type": kind, "object": serde_json::to_value(map).unwrap()});
+        let end = json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {
+            "resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}}}});
+        match asked.lock().unwrap().len() {
+            // Cut off before its end: it does not count.
+            1 => (200, json!([event("ADDED", map("a", "1", "u1")), event("ADDED", map("x", "1", "u9"))])),
+            2 => {
+                let (first, second) = (event("ADDED", map("a", "1", "u1")), event("ADDED", map("b", "2", "u2")));
+                (200, json!([first, second, end, event("DELETED", map("a", "6", "u1"))]))
+            }
+            _ => (200, json!([])),
+        }
+    });
+    let (_trigger, shutdown) = Shutdown::new();
+    let informer = Informers::new(client, Random::seeded(1), shutdown).with_streaming_lists().of::<ConfigMap>();
+    let (log, _registration) = logged(&informer);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((informer.is_synced(), informer.version()), (true, 6));
+    assert_eq!(lines(&log).last().map(String::as_str), Some("deleted a"));
+    assert_eq!(informer.all().iter().map(|map| Key::of(map.as_ref()).name().to_owned()).collect::<Vec<_>>(), ["b"]);
+    let asked = lines(&requests);
+    assert!(asked[0].contains("sendInitialEvents=true"), "{asked:?}");
+    assert!(asked[2].contains("resourceVersion=6") && !asked[2].contains("sendInitialEvents"), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_streams_no_lists_is_listed_in_pages() {
+    let client = scripted(|_, path, _| match (path.contains("sendInitialEvents"), path.contains("watch=true")) {
+        (true, _) => (
+            422,
+            json!({"kind": "Status", "status": "Failure", "code": 422, "message": "forbidden", "reason": "Invalid"}),
+        ),
+        (false, true) => (200, json!([])),
+        (false, false) => {
+            let item = serde_json::to_value(map("a", "1", "u1")).unwrap();
+            (200, json!({"items": [item], "metadata": {"resourceVersion": "1"}}))
+        }
+    });
+    let (_trigger, shutdown) = Shutdown::new();
+    let informer = Informers::new(client, Random::seeded(1), shutdown).with_streaming_lists().of::<ConfigMap>();
+    informer.synced().await;
+    assert_eq!(informer.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_missed_change_is_caught_by_the_resync() {
     let client = scripted(|_, path, _| {
         let item = serde_json::to_value(map("a", "1", "u1")).unwrap();

@@ -52,7 +52,7 @@ impl Elector {
                     return Ok(None);
                 }
                 let term = spec.lease_transitions.unwrap_or(0).saturating_add(1);
-                // The version that was read goes back with it: whoever wrote first has it.
+                // The version that was read goes back with it: the first writer wins.
                 let lease = Lease { spec: Some(self.spec(term)), ..found };
                 self.api.replace(&self.config.name, &PostParams::default(), &lease).await
             }

@@ -1,4 +1,4 @@
-//! One leader a loop: several processes compete for a Lease, and only its holder acts.
+//! One leader per loop: several processes compete for a Lease, and only its holder acts.
 //!
 //! - A Lease changes hands by compare-and-set, so that of many who reach for it one gets it.
 //! - A holder is taken for dead when its record has not changed for the lease's duration on the observer's own timer.
@@ -56,6 +56,12 @@ pub struct LeaderConfig {
 }
 
 impl LeaderConfig {
+    /// The same for this process, whatever else runs on this machine: its host's name and a random part.
+    pub fn of_this_process(name: impl Into<String>, random: &Random) -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        LeaderConfig::new(name, format!("{}_{}", host.trim(), random.uid()))
+    }
+
     /// Kubernetes' own figures: 15 s, 10 s and 2 s, in `kube-system`.
     pub fn new(name: impl Into<String>, identity: impl Into<String>) -> Self {
         LeaderConfig {

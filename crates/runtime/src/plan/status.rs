@@ -10,7 +10,7 @@ use crate::status::merge_patch;
 
 /// A status to write, as a merge patch at the version that was read.
 ///
-/// Numbers, texts and lists that are zero or empty are not told apart from absent ones: Kubernetes leaves most of them out, and
+/// Numbers, texts and lists that are zero or empty count as absent: Kubernetes leaves most of them out, and
 /// a loop that went on writing what the server leaves out would never rest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusUpdate {

@@ -33,8 +33,8 @@ pub enum What {
     Merge { patch: Value },
     /// With Kubernetes' list semantics.
     Strategic { patch: Value },
-    /// Server-side apply in the name of this manager, by force.
-    Apply { object: Value, manager: &'static str },
+    /// Server-side apply in the name of this manager, by force; not if this process applied the same before and it still shows.
+    Apply { object: Value, manager: &'static str, shows: bool },
     /// Exactly this object, not a successor of the same name.
     Delete { uid: Option<String>, version: Option<String>, cascade: Option<Cascade>, grace_seconds: Option<u32> },
     /// Changes nothing: the object must still be there and not on its way out, asked of the server and not of the cache.
@@ -95,12 +95,23 @@ impl Write {
         Write::at(collection_of(object), name_of(object.meta()), What::Strategic { patch })
     }
 
-    /// Makes the fields of the object so, and owns them, in the name of the manager.
+    /// Makes the fields of the object so, and owns them, in the name of the manager. Say what is there with [`Write::over`], and
+    /// nothing is sent while nothing changes.
     pub fn apply<K: Kind<DynamicType = ()>>(object: &K, manager: &'static str) -> Self {
         let mut applied: Value = serde_json::from_slice(&encoded(object)).unwrap_or_default();
         applied["apiVersion"] = K::api_version(&()).into();
         applied["kind"] = K::kind(&()).into();
-        Write::at(collection_of(object), name_of(object.meta()), What::Apply { object: applied, manager })
+        Write::at(collection_of(object), name_of(object.meta()), What::Apply { object: applied, manager, shows: false })
+    }
+
+    /// An apply over what the informer shows: it is left out if every applied field shows already and this process applied the
+    /// same before. So each process applies an object once, and again when somebody changed it or when other fields are wanted.
+    pub fn over<K: Kind<DynamicType = ()>>(mut self, observed: Option<&K>) -> Self {
+        if let What::Apply { object, shows, .. } = &mut self.what {
+            let observed = observed.and_then(|observed| serde_json::from_slice(&encoded(observed)).ok());
+            *shows = observed.is_some_and(|observed: Value| contains(&observed, object));
+        }
+        self
     }
 
     /// Exactly this object goes.
@@ -241,4 +252,19 @@ pub(crate) fn guarded(mut patch: Value, uid: Option<&str>, version: Option<&str>
         patch["metadata"]["resourceVersion"] = version.into();
     }
     patch
+}
+
+/// Whether all that is wanted is there; there may be more. Items of lists are compared one by one.
+fn contains(observed: &Value, wanted: &Value) -> bool {
+    match (observed, wanted) {
+        (Value::Object(observed), Value::Object(wanted)) => wanted.iter().all(|(name, wanted)| {
+            // What people leave out, many clients write as null; the type of an observed object is known anyway.
+            let observed = observed.get(name).unwrap_or(&Value::Null);
+            matches!(name.as_str(), "apiVersion" | "kind") || contains(observed, wanted)
+        }),
+        (Value::Array(observed), Value::Array(wanted)) => {
+            observed.len() == wanted.len() && observed.iter().zip(wanted).all(|(one, two)| contains(one, two))
+        }
+        (observed, wanted) => observed == wanted,
+    }
 }

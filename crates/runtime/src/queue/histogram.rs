@@ -25,6 +25,11 @@ impl Histogram {
         self.sum = self.sum.saturating_add(took);
     }
 
+    pub(super) fn add(&mut self, other: &Histogram) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
     /// Each upper bound, and how many took that long or less. What took longer is in [`Histogram::count`] alone.
     pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let (mut bound, mut below) = (10, 0);

@@ -26,7 +26,7 @@ impl Line {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     before: u32,
-    after: u32,
+    pub(super) after: u32,
 }
 
 impl Link {

@@ -92,6 +92,8 @@ pub struct Metrics {
     pub oldest_wait: Duration,
     /// How long the longest running work has been going on.
     pub longest_work: Duration,
+    /// How long all running work has been going on, together.
+    pub unfinished_work: Duration,
 }
 
 /// How long keys waited for a worker, and how long the work on them took, since the queue was made.
@@ -99,6 +101,14 @@ pub struct Metrics {
 pub struct Durations {
     pub wait: Histogram,
     pub work: Histogram,
+}
+
+impl Durations {
+    /// Counts those of another queue too.
+    pub(crate) fn add(&mut self, other: &Durations) {
+        self.wait.add(&other.wait);
+        self.work.add(&other.work);
+    }
 }
 
 /// A queue of keys. Cheap to clone; clones are the same queue.
@@ -185,7 +195,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         self.core.read(|state| state.durations())
     }
 
-    /// The key that has been worked on longest, for whoever looks for work that is stuck.
+    /// The key that has been worked on longest, to find work that is stuck.
     pub fn longest_running(&self) -> Option<(T, Duration)> {
         let now = self.core.now();
         self.core.read(|state| state.longest_running(now))

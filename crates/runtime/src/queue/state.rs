@@ -261,7 +261,14 @@ impl<T: Hash + Eq + Clone> State<T> {
             retries: self.retries,
             oldest_wait: [urgent, normal, low].into_iter().map(age).max().unwrap_or_default(),
             longest_work: age(working),
+            unfinished_work: self.running().map(|slot| now.saturating_duration_since(slot.since)).sum(),
         }
+    }
+
+    /// The slots of keys in the hands of workers.
+    fn running(&self) -> impl Iterator<Item = &Slot<T>> {
+        let slot = |at: u32| self.slots.get(at as usize);
+        std::iter::successors(slot(self.lines[WORKING].first), move |before| slot(before.link.after))
     }
 
     pub(super) fn durations(&self) -> Durations {

@@ -1,7 +1,7 @@
 //! The queue's waking and waiting: who is rung for when, and who passes a ring on.
 //!
 //! This is what the model checker runs, with its own lock and bell (see `model`). The rule that keeps keys from being
-//! lost: whoever makes the books richer rings once, and whoever takes a key rings once more if something is left.
+//! lost: adding keys notifies once, and taking a key notifies once more if something is left.
 
 use std::hash::Hash;
 use std::marker::PhantomData;

@@ -1,5 +1,6 @@
 //! The lines of a watch: one event each.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt};
@@ -17,6 +18,9 @@ use super::{Reading, Seen};
 /// The room for a line that is kept from one to the next, at most.
 const LARGE: usize = 16 << 10;
 
+/// On the bookmark after which a watch that began with everything goes on with changes.
+const ENDS_LIST: &str = "k8s.io/initial-events-end";
+
 /// An answer that goes on, line by line.
 pub(super) struct Lines {
     answer: Pin<Box<dyn AsyncBufRead + Send>>,
@@ -33,8 +37,11 @@ pub(super) enum Event {
         object: Unreadable,
         is_deleted: bool,
     },
-    /// Everything up to this version was told.
-    Bookmark(String),
+    /// Everything up to this version was told; with it, perhaps, the list that a watch began with.
+    Bookmark {
+        version: String,
+        ends_list: bool,
+    },
     Failed(Box<Status>),
 }
 
@@ -87,7 +94,11 @@ impl Event {
                 reading.read(object).map(Event::Applied).or_else(|error| skipped(object, false, error))?
             }
             "DELETED" => reading.read(object).map(Event::Deleted).or_else(|error| skipped(object, true, error))?,
-            "BOOKMARK" => Event::Bookmark(decode::<Bookmark>(object)?.metadata.resource_version),
+            "BOOKMARK" => {
+                let BookmarkMeta { resource_version: version, annotations } = decode::<Bookmark>(object)?.metadata;
+                let ends_list = annotations.is_some_and(|all| all.get(ENDS_LIST).is_some_and(|value| value == "true"));
+                Event::Bookmark { version, ends_list }
+            }
             "ERROR" => Event::Failed(decode(object)?),
             other => return Err(broken(&format!("an event of the unknown type {other:?}"))),
         })
@@ -131,6 +142,7 @@ struct Bookmark {
 #[serde(rename_all = "camelCase")]
 struct BookmarkMeta {
     resource_version: String,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[cfg(test)]
@@ -186,7 +198,7 @@ mod tests {
         assert!(matches!(read(&format!(r#"{{"type":"MODIFIED",{object}}}"#)), Ok(Event::Applied(_))));
         assert!(matches!(read(&format!(r#"{{"type":"DELETED",{object}}}"#)), Ok(Event::Deleted(_))));
         assert!(
-            matches!(read(&format!(r#"{{"type":"BOOKMARK",{object}}}"#)), Ok(Event::Bookmark(version)) if version == "7")
+            matches!(read(&format!(r#"{{"type":"BOOKMARK",{object}}}"#)), Ok(Event::Bookmark { version, ends_list: false }) if version == "7")
         );
         let status = r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
         for line in [format!(r#"{{"type":"ERROR","object":{status}}}"#), status.to_owned()] {

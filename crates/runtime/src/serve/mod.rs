@@ -18,6 +18,7 @@
 
 mod health;
 mod metrics;
+mod observed;
 #[cfg(test)]
 mod tests;
 
@@ -41,7 +42,7 @@ use tokio::task::JoinSet;
 use crate::accept::accept;
 use crate::shutdown::Shutdown;
 
-/// Probes and scrapers are few; whoever opens more waits.
+/// Probes and scrapers are few; further connections wait.
 const CONNECTIONS: usize = 64;
 /// How long a client may take to say what it wants.
 const HEADERS: Duration = Duration::from_secs(10);

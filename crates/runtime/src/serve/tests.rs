@@ -73,6 +73,13 @@ async fn a_dashboard_finds_what_controller_runtime_would_show() {
     metrics.reconciled("at", Outcome::Success, Duration::from_millis(20));
     metrics.reconciled("at", Outcome::Panic, Duration::from_millis(1));
     metrics.reconciled("at", Outcome::Error, Duration::from_secs(120));
+    metrics.reconciled("at", Outcome::Terminal, Duration::from_millis(1));
+    metrics.workers("at", 3);
+    let _working = metrics.working("at");
+    metrics.asked(&http::Method::GET, Some(200));
+    let built: prometheus_client::metrics::counter::Counter = Default::default();
+    built.inc_by(4);
+    metrics.register("websites_built", "Websites that were built", built);
     let (_trigger, address, _serving) = start(Health::default(), metrics).await;
     let (code, page) = ask(address, "GET", "/metrics").await;
     assert_eq!(code, 200);
@@ -83,8 +90,16 @@ async fn a_dashboard_finds_what_controller_runtime_would_show() {
         r#"workqueue_longest_running_processor_seconds{name="at",controller="at"} 0"#,
         r#"controller_runtime_reconcile_total{controller="at",result="success"} 1"#,
         r#"controller_runtime_reconcile_total{controller="at",result="panic"} 1"#,
-        r#"controller_runtime_reconcile_errors_total{controller="at"} 1"#,
-        r#"controller_runtime_reconcile_time_seconds_bucket{le="+Inf",controller="at"} 3"#,
+        r#"controller_runtime_reconcile_errors_total{controller="at"} 2"#,
+        r#"controller_runtime_terminal_reconcile_errors_total{controller="at"} 1"#,
+        r#"controller_runtime_active_workers{controller="at"} 1"#,
+        r#"controller_runtime_max_concurrent_reconciles{controller="at"} 3"#,
+        r#"workqueue_queue_duration_seconds_count{name="at",controller="at"} 0"#,
+        r#"workqueue_work_duration_seconds_count{name="at",controller="at"} 0"#,
+        r#"workqueue_unfinished_work_seconds{name="at",controller="at"} 0"#,
+        r#"rest_client_requests_total{code="200",method="GET"} 1"#,
+        r#"websites_built_total 4"#,
+        r#"controller_runtime_reconcile_time_seconds_bucket{le="+Inf",controller="at"} 4"#,
         r#"leader_election_master_status{name="at"} 1"#,
         r#"pintle_informer_objects{kind="Pod"} 7"#,
         r#"pintle_informer_bytes{kind="Pod"} 4096"#,

@@ -15,6 +15,7 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use std::net::IpAddr;
 
 /// An authority outlives this many serving certificates.
 const AUTHORITY_LIFETIMES: i64 = 6;
@@ -165,10 +166,16 @@ fn life(pem: &str) -> Option<Life> {
             .iter()
             .filter_map(|name| match name {
                 x509_parser::extensions::GeneralName::DNSName(name) => Some((*name).to_owned()),
+                x509_parser::extensions::GeneralName::IPAddress(bytes) => address(bytes),
                 _ => None,
             })
             .collect(),
         None => Vec::new(),
     };
     Some(Life { start: moment(parsed.validity().not_before)?, end: moment(parsed.validity().not_after)?, names })
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(|bytes| IpAddr::from(bytes).to_string());
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|bytes| IpAddr::from(bytes).to_string())).ok()
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use http::StatusCode;
-use serde::Deserialize;
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::review::{Handler, Refusal, guarded};
@@ -52,6 +54,29 @@ pub(super) fn converting(convert: impl Fn(Value, &str) -> Result<Value, String> 
         }
         .boxed()
     })
+}
+
+/// The function that converts between two versions of a kind, each a type of its own. What neither type knows is lost.
+pub(super) fn between<A, B>() -> impl Fn(Value, &str) -> Result<Value, String> + Send + Sync + 'static
+where
+    A: Resource<DynamicType = ()> + DeserializeOwned + Serialize + Into<B>,
+    B: Resource<DynamicType = ()> + DeserializeOwned + Serialize + Into<A>,
+{
+    |object, wanted| {
+        let versions = (A::api_version(&()), B::api_version(&()));
+        let is = object["apiVersion"].as_str().unwrap_or_default();
+        match (is == versions.0, wanted == versions.1) {
+            (true, true) => convert::<A, B>(object),
+            (false, false) if is == versions.1 && wanted == versions.0 => convert::<B, A>(object),
+            _ if is == wanted => Ok(object),
+            _ => Err(format!("there is no conversion from {is} to {wanted}")),
+        }
+    }
+}
+
+fn convert<F: DeserializeOwned + Into<T>, T: Serialize>(object: Value) -> Result<Value, String> {
+    let from: F = serde_json::from_value(object).map_err(|error| error.to_string())?;
+    serde_json::to_value(from.into()).map_err(|error| error.to_string())
 }
 
 fn read(body: &[u8]) -> Result<Request, Refusal> {

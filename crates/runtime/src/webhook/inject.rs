@@ -1,4 +1,4 @@
-//! Tells the API server whom to trust: writes the bundle into the configurations that name our Service.
+//! Tells the API server which authority to trust: writes the bundle into the configurations that name our Service.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -17,6 +17,8 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::WebhookConfig;
+use super::hook::{Conversion, Hook};
+use super::register::{Own, Registrar};
 use crate::context::Context;
 use crate::informer::{Informer, Registration};
 use crate::reflector::Selection;
@@ -29,14 +31,30 @@ pub(super) struct Targets {
     mutating: Vec<Informer<MutatingWebhookConfiguration>>,
     validating: Vec<Informer<ValidatingWebhookConfiguration>>,
     definitions: Vec<Informer<CustomResourceDefinition>>,
+    registrar: Registrar,
+    /// Definitions that get their stanza from this server.
+    converted: Vec<(Conversion, Vec<Informer<CustomResourceDefinition>>)>,
     _registrations: Vec<Registration>,
 }
 
 impl Targets {
     /// `changed` is told whenever one of them changes.
-    pub(super) fn watch(context: &Context, config: &WebhookConfig, changed: &Arc<Notify>) -> Self {
+    pub(super) fn watch(context: &Context, config: &WebhookConfig, own: &Own, changed: &Arc<Notify>) -> Self {
         let mut registrations = Vec::new();
+        // What this server registers itself is only watched, so that it is written again when somebody changes it.
+        let names = |hooks: &[Hook]| if hooks.is_empty() { Vec::new() } else { vec![config.registered_as.clone()] };
+        let _: Vec<Informer<MutatingWebhookConfiguration>> =
+            watch(context, &names(&own.mutating), changed, &mut registrations);
+        let _: Vec<Informer<ValidatingWebhookConfiguration>> =
+            watch(context, &names(&own.validating), changed, &mut registrations);
+        let converted = own.conversions.iter().filter_map(|conversion| {
+            let name = conversion.definition.clone()?;
+            Some((conversion.clone(), watch(context, &[name], changed, &mut registrations)))
+        });
+        let converted = converted.collect();
         Targets {
+            registrar: Registrar::of(context, config, own),
+            converted,
             client: context.client.clone(),
             namespace: config.namespace.clone(),
             service: config.service.clone(),
@@ -49,6 +67,12 @@ impl Targets {
 
     /// Writes the bundle where it is not yet. What is missing gets it when it comes.
     pub(super) async fn inject(&self, bundle: &str) -> Result<(), kube::Error> {
+        self.registrar.register(bundle).await?;
+        for (conversion, informers) in &self.converted {
+            for object in informers.iter().flat_map(Informer::all) {
+                self.patch(&*object, self.registrar.of_definition(conversion, &object.spec, bundle)).await?;
+            }
+        }
         let bundle = ByteString(bundle.as_bytes().to_vec());
         for object in self.mutating.iter().flat_map(Informer::all) {
             let hooks = object.webhooks.iter().flatten().map(|hook| (hook.name.as_str(), &hook.client_config));

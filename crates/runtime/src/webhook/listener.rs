@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -13,8 +14,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -28,15 +30,59 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEADERS: Duration = Duration::from_secs(30);
 /// An object and its predecessor, each of the largest size, and what stands around them.
 const LARGEST: usize = 8 << 20;
-/// The API server shares its connections; whoever opens more waits.
+/// The API server shares its connections; further ones wait.
 const CONNECTIONS: usize = 256;
 /// How long answers under way may take once the shutdown has fired.
 const GRACE: Duration = Duration::from_secs(5);
 
 type Handlers = Arc<BTreeMap<String, Handler>>;
 
+/// One connection.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+/// What may happen to the body of an answer on its way.
+type Answered = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Vec<u8>> + Send + Sync>;
+
+/// Connections that are made in this process, and what becomes of answers on their way: for tests. The test kit makes them.
+pub struct Wire {
+    pub connections: mpsc::Receiver<Box<dyn Stream>>,
+    /// Gets the body of every answer and gives the one that is sent.
+    pub answered: Answered,
+}
+
+/// Where connections come from.
+pub(super) enum Source {
+    Socket(TcpListener),
+    Wire(Wire),
+}
+
+impl Source {
+    /// The next connection; none if no more can come.
+    async fn next(&mut self, free: &Arc<Semaphore>) -> Option<Option<(Box<dyn Stream>, OwnedSemaphorePermit)>> {
+        match self {
+            Source::Socket(listener) => {
+                let accepted = accept(listener, free).await;
+                Some(accepted.map(|(stream, permit)| (Box::new(stream) as Box<dyn Stream>, permit)))
+            }
+            Source::Wire(wire) => {
+                let permit = free.clone().acquire_owned().await.ok()?;
+                Some(Some((wire.connections.recv().await?, permit)))
+            }
+        }
+    }
+
+    fn answered(&self) -> Option<Answered> {
+        match self {
+            Source::Socket(_) => None,
+            Source::Wire(wire) => Some(wire.answered.clone()),
+        }
+    }
+}
+
 pub(super) async fn serve(
-    listener: TcpListener,
+    mut source: Source,
     resolver: Arc<Resolver>,
     handlers: Handlers,
     shutdown: Shutdown,
@@ -51,6 +97,7 @@ pub(super) async fn serve(
     let acceptor = TlsAcceptor::from(Arc::new(tls));
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
+    let answered = source.answered();
     // Dropped with this future, and all connections with it.
     let mut connections = JoinSet::new();
     loop {
@@ -58,31 +105,38 @@ pub(super) async fn serve(
         let accepted = tokio::select! {
             biased;
             () = shutdown.fired() => break,
-            accepted = accept(&listener, &free) => accepted,
+            accepted = source.next(&free) => accepted,
         };
+        let Some(accepted) = accepted else { break };
         let Some((stream, permit)) = accepted else { continue };
         let (acceptor, handlers, watcher) = (acceptor.clone(), handlers.clone(), graceful.watcher());
+        let answered = answered.clone();
         connections.spawn(async move {
-            connection(acceptor, stream, handlers, watcher).await;
+            connection(acceptor, stream, (handlers, answered), watcher).await;
             drop(permit);
         });
     }
-    drop(listener);
+    drop(source);
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         tracing::warn!("some of the webhook's connections did not end in time");
     }
     Ok(())
 }
 
-async fn connection(acceptor: TlsAcceptor, stream: TcpStream, handlers: Handlers, watcher: Watcher) {
+async fn connection(
+    acceptor: TlsAcceptor,
+    stream: Box<dyn Stream>,
+    (handlers, answered): (Handlers, Option<Answered>),
+    watcher: Watcher,
+) {
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let handlers = handlers.clone();
-        async move { Ok::<_, Infallible>(answer(&handlers, request).await) }
+        let (handlers, answered) = (handlers.clone(), answered.clone());
+        async move { Ok::<_, Infallible>(answer(&handlers, answered.as_ref(), request).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
@@ -93,7 +147,11 @@ async fn connection(acceptor: TlsAcceptor, stream: TcpStream, handlers: Handlers
     }
 }
 
-async fn answer(handlers: &BTreeMap<String, Handler>, request: http::Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(
+    handlers: &BTreeMap<String, Handler>,
+    answered: Option<&Answered>,
+    request: http::Request<Incoming>,
+) -> Response<Full<Bytes>> {
     let result = match handlers.get(request.uri().path()) {
         None => Err(Refusal(StatusCode::NOT_FOUND, format!("no webhook answers at {}", request.uri().path()))),
         Some(_) if request.method() != Method::POST => {
@@ -103,6 +161,10 @@ async fn answer(handlers: &BTreeMap<String, Handler>, request: http::Request<Inc
             Ok(body) => handler(body.to_bytes()).await,
             Err(error) => Err(Refusal(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}"))),
         },
+    };
+    let result = match (result, answered) {
+        (Ok(body), Some(answered)) => Ok(answered(body).await),
+        (result, _) => result,
     };
     let (status, media, body) = match result {
         Ok(body) => (StatusCode::OK, "application/json", Full::from(body)),

@@ -1,21 +1,20 @@
-//! A webhook server that makes, shares and renews its own certificates, and tells the API server whom to trust. It answers for
+//! A webhook server that makes, shares and renews its own certificates, and tells the API server which authority to trust. It answers for
 //! admission, for conversions between versions of a kind, for tokens and for access.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
 //! use pintle_runtime::Context;
-//! use pintle_runtime::webhook::{Mutation, Verdict, WebhookConfig, WebhookError, WebhookServer};
+//! use pintle_runtime::webhook::{Hook, Mutation, Verdict, WebhookConfig, WebhookError, WebhookServer};
 //!
 //! async fn run(context: &Context) -> Result<(), WebhookError> {
-//!     let mut config = WebhookConfig::new("at-system", "at-webhook", "at-webhook-tls");
-//!     config.mutating_configurations = vec!["at".into()];
+//!     let config = WebhookConfig::new("at-system", "at-webhook", "at-webhook-tls");
 //!     WebhookServer::new(context, config)
-//!         .mutating("/label", |request: pintle_runtime::webhook::Request<Pod>| async move {
+//!         .mutating(Hook::about::<Pod>("/label"), |request: pintle_runtime::webhook::Request<Pod>| async move {
 //!             let Some(mut pod) = request.object else { return Mutation::unchanged() };
 //!             pod.metadata.labels.get_or_insert_default().insert("seen".into(), "yes".into());
 //!             Mutation::to(pod)
 //!         })
-//!         .validating("/check", |request: pintle_runtime::webhook::Request<Pod>| async move {
+//!         .validating(Hook::about::<Pod>("/check"), |request: pintle_runtime::webhook::Request<Pod>| async move {
 //!             if request.name.is_empty() { Verdict::deny("give it a name") } else { Verdict::allow() }
 //!         })
 //!         .serve()
@@ -23,17 +22,21 @@
 //! }
 //! ```
 //!
+//! - A handler with a [`Hook`] or a [`Conversion`] is registered by the server itself; one with a path alone is named by a manifest.
 //! - The certificates stand in a Secret; replicas share them, and of several who renew one writes.
 //! - They are renewed after two thirds of their life and shown to new connections without a restart.
 //! - A bundle with the old and the new authority is written into the configurations that name the Service, again whenever
 //!   somebody applies them without it. `certificates` tells why no connection fails meanwhile.
-//! - A request that cannot be read is a 400, a handler that panics a 500; the server goes on.
+//! - An object that is not of the handler's type is refused with what is wrong with it. A request that cannot be read is a 400, a
+//!   handler that panics a 500; the server goes on.
 
 mod access;
 mod certificates;
 mod conversion;
+mod hook;
 mod inject;
 mod listener;
+mod register;
 mod resolver;
 mod review;
 mod secret;
@@ -41,6 +44,8 @@ mod secret;
 mod tests;
 
 pub use access::{Access, Token};
+pub use hook::{Conversion, Hook};
+pub use listener::{Stream, Wire};
 pub use review::{Kind, Mutation, Operation, Request, User, Verdict};
 
 use std::collections::BTreeMap;
@@ -51,6 +56,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::TokenReviewSpec;
 use k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec;
+use kube::Resource;
 use kube::api::Api;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -62,6 +68,8 @@ use crate::backoff::Backoff;
 use crate::context::Context;
 use certificates::Issue;
 use inject::Targets;
+use listener::Source;
+use register::Own;
 use resolver::Resolver;
 use review::Handler;
 use secret::Keeper;
@@ -78,6 +86,12 @@ pub struct WebhookConfig {
     pub namespace: String,
     /// The Service through which the API server reaches it; certificates are made for its names.
     pub service: String,
+    /// The port of the Service.
+    pub service_port: u16,
+    /// In place of the Service: where the API server reaches a server outside of the cluster, such as `https://127.0.0.1:9443`.
+    pub url: Option<String>,
+    /// The name of the configurations that the server writes for its own handlers.
+    pub registered_as: String,
     /// Where the certificates are kept.
     pub secret: String,
     pub address: SocketAddr,
@@ -94,9 +108,13 @@ pub struct WebhookConfig {
 impl WebhookConfig {
     /// On port 9443 of every address, with certificates for 90 days.
     pub fn new(namespace: impl Into<String>, service: impl Into<String>, secret: impl Into<String>) -> Self {
+        let service = service.into();
         WebhookConfig {
             namespace: namespace.into(),
-            service: service.into(),
+            registered_as: service.clone(),
+            service,
+            service_port: 443,
+            url: None,
             secret: secret.into(),
             address: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 9443)),
             certificate_days: 90,
@@ -125,45 +143,70 @@ pub struct WebhookServer {
     context: Context,
     config: WebhookConfig,
     handlers: BTreeMap<String, Handler>,
+    own: Own,
 }
 
 impl WebhookServer {
     pub fn new(context: &Context, config: WebhookConfig) -> Self {
-        WebhookServer { context: context.clone(), config, handlers: BTreeMap::new() }
+        WebhookServer { context: context.clone(), config, handlers: BTreeMap::new(), own: Own::default() }
     }
 
-    /// Answers at a path whether something may happen.
+    /// Answers whether something may happen. The hook is a path, or [`Hook::about`] a kind.
     #[must_use]
-    pub fn validating<K, F>(mut self, path: &str, handle: impl Fn(Request<K>) -> F + Send + Sync + 'static) -> Self
+    pub fn validating<K, F>(
+        mut self,
+        hook: impl Into<Hook>,
+        handle: impl Fn(Request<K>) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         K: DeserializeOwned + Send + 'static,
         F: Future<Output = Verdict> + Send + 'static,
     {
-        self.handlers.insert(path.to_owned(), review::validating(handle));
+        let hook = hook.into();
+        self.handlers.insert(hook.path.clone(), review::validating(handle));
+        self.own.validating.extend(hook.about.is_some().then_some(hook));
         self
     }
 
-    /// Answers at a path how an object is to be changed first.
+    /// Answers how an object is to be changed first. The hook is a path, or [`Hook::about`] a kind.
     #[must_use]
-    pub fn mutating<K, F>(mut self, path: &str, handle: impl Fn(Request<K>) -> F + Send + Sync + 'static) -> Self
+    pub fn mutating<K, F>(
+        mut self,
+        hook: impl Into<Hook>,
+        handle: impl Fn(Request<K>) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         K: DeserializeOwned + Serialize + Clone + Send + 'static,
         F: Future<Output = Mutation<K>> + Send + 'static,
     {
-        self.handlers.insert(path.to_owned(), review::mutating(handle));
+        let hook = hook.into();
+        self.handlers.insert(hook.path.clone(), review::mutating(handle));
+        self.own.mutating.extend(hook.about.is_some().then_some(hook));
         self
     }
 
-    /// Answers at a path what an object is in another version of its kind: `convert` gets the object as it is and the
-    /// `apiVersion` that is wanted. Of the metadata it may change labels and annotations.
+    /// Answers what an object is in another version of its kind: `convert` gets the object as it is and the `apiVersion` that is
+    /// wanted. Of the metadata it may change labels and annotations. The first argument is a path, or [`Conversion::of`] a kind.
     #[must_use]
     pub fn converting(
         mut self,
-        path: &str,
+        conversion: impl Into<Conversion>,
         convert: impl Fn(Value, &str) -> Result<Value, String> + Send + Sync + 'static,
     ) -> Self {
-        self.handlers.insert(path.to_owned(), conversion::converting(convert));
+        let conversion = conversion.into();
+        self.handlers.insert(conversion.path.clone(), conversion::converting(convert));
+        self.own.conversions.extend(conversion.definition.is_some().then_some(conversion));
         self
+    }
+
+    /// The same between two versions that are types of their own.
+    #[must_use]
+    pub fn converting_between<A, B>(self, conversion: impl Into<Conversion>) -> Self
+    where
+        A: Resource<DynamicType = ()> + DeserializeOwned + Serialize + Into<B>,
+        B: Resource<DynamicType = ()> + DeserializeOwned + Serialize + Into<A>,
+    {
+        self.converting(conversion, conversion::between::<A, B>())
     }
 
     /// Answers at a path whose token it is that somebody shows the API server (`--authentication-token-webhook-config-file`).
@@ -195,10 +238,19 @@ impl WebhookServer {
 
     /// The same on a listener that is there already.
     pub async fn serve_on(self, listener: TcpListener) -> Result<(), WebhookError> {
-        let WebhookServer { context, config, handlers } = self;
+        self.serve_from(Source::Socket(listener)).await
+    }
+
+    /// The same over connections that are made in this process, as a test makes them.
+    pub async fn serve_over(self, wire: Wire) -> Result<(), WebhookError> {
+        self.serve_from(Source::Wire(wire)).await
+    }
+
+    async fn serve_from(self, source: Source) -> Result<(), WebhookError> {
+        let WebhookServer { context, config, handlers, own } = self;
         let resolver = Arc::new(Resolver::default());
-        let keeping = keep(&context, &config, &resolver);
-        let serving = listener::serve(listener, resolver.clone(), Arc::new(handlers), context.shutdown.clone());
+        let keeping = keep(&context, &config, &own, &resolver);
+        let serving = listener::serve(source, resolver.clone(), Arc::new(handlers), context.shutdown.clone());
         tokio::select! {
             biased;
             result = serving => result,
@@ -208,9 +260,9 @@ impl WebhookServer {
 }
 
 /// Keeps the certificates fresh and known, for ever. Handshakes fail until the first ones are there.
-async fn keep(context: &Context, config: &WebhookConfig, resolver: &Resolver) {
+async fn keep(context: &Context, config: &WebhookConfig, own: &Own, resolver: &Resolver) {
     let changed = Arc::new(Notify::new());
-    let targets = Targets::watch(context, config, &changed);
+    let targets = Targets::watch(context, config, own, &changed);
     let keeper = Keeper {
         api: Api::namespaced(context.client.clone(), &config.namespace),
         name: config.secret.clone(),
@@ -246,12 +298,16 @@ async fn look(keeper: &Keeper, targets: &Targets, resolver: &Resolver) -> Result
     Ok(rest)
 }
 
-/// The names under which the API server may call the Service.
+/// The names under which the API server may call the server.
 fn names(config: &WebhookConfig) -> Vec<String> {
-    let WebhookConfig { namespace, service, .. } = config;
-    vec![
+    let WebhookConfig { namespace, service, url, .. } = config;
+    let mut names = vec![
         format!("{service}.{namespace}.svc"),
         format!("{service}.{namespace}.svc.cluster.local"),
         format!("{service}.{namespace}"),
-    ]
+    ];
+    let host =
+        url.as_deref().and_then(|url| url.parse::<http::Uri>().ok()).and_then(|uri| uri.host().map(str::to_owned));
+    names.extend(host.map(|host| host.trim_start_matches('[').trim_end_matches(']').to_owned()));
+    names
 }

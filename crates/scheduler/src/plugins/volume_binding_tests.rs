@@ -116,7 +116,7 @@ fn the_first_pod_of_a_claim_decides_which_volume_it_gets() {
     assert_eq!(verdicts(&VolumeBinding, &first, &cache), [NO_VOLUME, ""]);
     cache.storage.forget(&choice);
     assert_eq!(verdicts(&VolumeBinding, &using("second", &["two"]), &cache), [NO_VOLUME, ""]);
-    // Written, and then lost: whoever starts anew finds it held.
+    // Written, and then lost: the next scheduler finds it held.
     add_volume(&mut cache, "v1", "b", Some("one"));
     add_volume(&mut cache, "v2", "a", None);
     assert_eq!(verdicts(&VolumeBinding, &first, &cache), [NO_VOLUME, ""]);

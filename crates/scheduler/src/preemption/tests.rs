@@ -157,7 +157,7 @@ fn what_would_not_help_is_not_done_and_said_in_upstreams_words() {
     assert_eq!(
         why(&important("p", 10, "5"), &cache),
         not_helpful("2 Preemption is not helpful for scheduling"),
-        "the nodes are too small, whoever leaves"
+        "the nodes are too small, even when empty"
     );
     let picky = json!({"priority": 10, "nodeSelector": {"disk": "ssd"}});
     assert_eq!(why(&pod("p", picky), &cache), not_helpful("2 Preemption is not helpful for scheduling"));

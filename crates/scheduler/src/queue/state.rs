@@ -35,7 +35,7 @@ pub(super) struct State {
     stuck: BTreeMap<&'static str, BTreeSet<Key>>,
     stuck_until: BTreeSet<(Instant, Key)>,
     arrivals: u64,
-    /// How much has happened, and when something last happened that may help those whom a plugin rejected.
+    /// How much has happened, and when something last happened that may help Pods that a plugin rejected.
     events: u64,
     helped_at: BTreeMap<&'static str, u64>,
 }

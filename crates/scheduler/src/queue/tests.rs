@@ -63,7 +63,7 @@ async fn a_pod_of_which_nobody_could_be_told_why_it_waits_is_tried_again_soon() 
     let began = Instant::now();
     assert_eq!((name(&queue).await.as_str(), began.elapsed().as_secs()), ("big", 1));
     queue.unpark(&big);
-    assert!(is_idle(&queue), "whoever is being tried is not tried twice");
+    assert!(is_idle(&queue), "a Pod that is being tried is not tried twice");
 }
 
 #[tokio::test(start_paused = true)]

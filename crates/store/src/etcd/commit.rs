@@ -23,7 +23,7 @@ use crate::{CommitError, Committed, Entry, Expect, Op, Revision, Txn};
 const MOST_OPERATIONS: usize = 128;
 const LARGEST_REQUEST: usize = 3 << 19;
 
-/// etcd's words, by which its refusals are told apart.
+/// etcd's messages, which distinguish its refusals.
 const TOO_MANY_OPERATIONS: &str = "too many operations in txn request";
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
 const NO_SPACE: &str = "database space exceeded";

@@ -41,7 +41,7 @@ struct Granted {
 impl Leases {
     /// A lease for a key that may be expired at `expires_at`, or [`NONE`].
     ///
-    /// A time that has passed gets none: whoever asks has another clock than ours, or calls `expire`
+    /// A time that has passed gets none: the caller has another clock than ours, or calls `expire`
     /// at once. Nor does one that is centuries away.
     pub(super) async fn until(&self, cluster: &Cluster, expires_at: i64) -> Result<i64, Failure> {
         let now = now_ms();

@@ -29,7 +29,7 @@ use crate::state::State;
 use crate::watch::{Event, EventKind};
 use crate::{Range, Revision};
 
-/// Between attempts to connect; doubled each time in vain.
+/// Between attempts to connect; doubled after each failure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 

@@ -53,7 +53,7 @@ pub(super) struct Run {
     pub(super) reached: Notify,
 }
 
-/// The client number of whoever is not a client: the first read of a life, and its auditor.
+/// The client number of readers that are not clients: the first read of a life, and its auditor.
 pub(super) const AUDITOR: usize = usize::MAX;
 
 /// Runs a history on the runtime of the caller; on one thread, and over a store that answers without

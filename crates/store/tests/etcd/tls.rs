@@ -1,4 +1,4 @@
-//! etcd over TLS: who may talk to it, and whom we believe to be it.
+//! etcd over TLS: client certificates, and which server is trusted.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Fault plans as JSON: the testkit's, for whoever's user agent begins with a name.
+//! Fault plans as JSON: the testkit's, for clients whose user agent begins with a name.
 
 use super::Served;
 use super::fields::{Fields, missing, wrong};

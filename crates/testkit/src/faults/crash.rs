@@ -11,7 +11,7 @@ pub struct Crash {
     pub restart_after: Option<Duration>,
 }
 
-/// Ends the caller's life: nothing it asks is answered from here on, and whoever keeps its tasks is told to end them.
+/// Ends the caller's life: nothing it asks is answered from here on, and the owner of its tasks is told to end them.
 pub(super) async fn crash(faults: &Faults, life: &Life, crash: &Crash) -> std::convert::Infallible {
     life.end();
     faults.order(crash.clone());

@@ -46,7 +46,7 @@ pub type Answer = UnsyncBoxBody<Bytes, BoxError>;
 /// Writes that are kept to say who wrote what.
 const REMEMBERED: usize = 4096;
 
-/// Crashes that may wait to be carried out: one a loop is all there can be.
+/// Crashes that may wait to be carried out: there can be one per loop.
 const CRASHES: usize = 64;
 
 /// The faults of one cluster. Cheap to clone; clones are the same.

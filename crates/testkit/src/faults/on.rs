@@ -1,4 +1,4 @@
-//! `faults.on("replicaset-controller").crash_after_write(3)`: how a test says what shall happen to whom.
+//! `faults.on("replicaset-controller").crash_after_write(3)`: how a test says which fault meets which loop.
 
 use super::crash::Crash;
 use super::plans::{Fault, Plan, Which};

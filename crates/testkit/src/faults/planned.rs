@@ -1,4 +1,4 @@
-//! What is planned for whom, and how often each plan has been met.
+//! Which faults are planned for which loop, and how often each plan has been met.
 
 use super::plans::{Fault, Which};
 use super::watches::Then;

@@ -135,3 +135,27 @@ fn a_quota_gives_back_what_is_freed_wherever_its_loop_is_lost() {
         });
     torture(&scenario);
 }
+
+#[test]
+fn a_secret_has_the_token_of_its_account_and_goes_with_it_wherever_that_loop_is_lost() {
+    let account = |name: &str| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}});
+    let secret = |name: &str, account: &str| {
+        let metadata = json!({"name": name, "namespace": "default",
+            "annotations": {"kubernetes.io/service-account.name": account}});
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/service-account-token"})
+    };
+    let scenario = Scenario::of("tokens-controller")
+        .on(with(&["serviceaccounttoken", "serviceaccount"], 0, false))
+        // A signature is a matter of chance, and the UID of the account is in what is signed.
+        .ignoring("data.token")
+        .steps(move |cluster| async move {
+            for name in ["robot", "gone"] {
+                create(&cluster, account(name)).await;
+                create(&cluster, secret(&format!("of-{name}"), name)).await;
+            }
+            create(&cluster, secret("of-nobody", "nobody")).await;
+            cluster.settle().await;
+            delete::<k8s_openapi::api::core::v1::ServiceAccount>(&cluster, "gone", DeleteParams::default()).await;
+        });
+    torture(&scenario);
+}

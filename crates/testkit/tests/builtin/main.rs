@@ -1,5 +1,5 @@
 //! Every built-in loop, crashed before and after each of its writes, and under faults that seeds draw: the end of the run
-//! in peace, nothing twice, nothing left over, then silence.
+//! fault-free run, nothing twice, nothing left over, then no more writes.
 //!
 //! `cargo xtask torture controllers` runs more seeds: `PINTLE_CONTROLLER_SEEDS` says how many.
 

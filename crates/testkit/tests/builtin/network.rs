@@ -17,6 +17,8 @@ fn a_service_finds_its_pods_wherever_the_endpoint_loop_is_lost() {
     };
     let scenario = Scenario::of("endpointslice-controller")
         .on(with(&["endpointslice", "serviceaccount", "garbage", "nodelifecycle"], 1, true))
+        // From which Pods the time is depends on how many were there when it was written.
+        .ignoring("last-change-trigger-time")
         .steps(move |cluster| async move {
             create(&cluster, service("web")).await;
             create(&cluster, service("gone")).await;
@@ -115,4 +117,63 @@ fn rules_that_the_kernel_refuses_or_takes_without_an_answer_are_written_anew() {
             assert_eq!((cluster.stray_rules().await, met), (Vec::new(), 1), "script {script}, taken: {is_taken}");
         }
     });
+}
+
+/// Kubernetes issue 125354: Endpoints that were made again while the loop was down had no slices afterwards.
+#[test]
+fn endpoints_written_by_hand_are_shown_as_slices_wherever_their_loop_is_lost() {
+    let by_hand = |name: &str, ip: &str| {
+        let subsets = json!([{"addresses": [{"ip": ip}], "ports": [{"port": 80}]}]);
+        json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "namespace": "default"}, "subsets": subsets})
+    };
+    let service = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"ports": [{"port": 80}]}})
+    };
+    let scenario = Scenario::of("endpointslicemirroring-controller")
+        .on(with(&["endpointslicemirroring", "endpointslice", "serviceaccount", "garbage"], 0, false))
+        .steps(move |cluster| async move {
+            for name in ["kept", "again", "gone", "selects"] {
+                create(&cluster, service(name)).await;
+                create(&cluster, by_hand(name, "10.1.2.3")).await;
+            }
+            cluster.settle().await;
+            for name in ["again", "gone"] {
+                delete::<k8s_openapi::api::core::v1::Endpoints>(&cluster, name, DeleteParams::default()).await;
+            }
+            create(&cluster, by_hand("again", "10.1.2.4")).await;
+            merge::<Service>(&cluster, "selects", json!({"spec": {"selector": {"app": "web"}}})).await;
+            let more =
+                json!({"subsets": [{"addresses": [{"ip": "10.1.2.5"}, {"ip": "10.1.2.6"}], "ports": [{"port": 81}]}]});
+            merge::<k8s_openapi::api::core::v1::Endpoints>(&cluster, "kept", more).await;
+        });
+    torture(&scenario);
+}
+
+#[test]
+fn a_load_balancer_has_the_addresses_of_the_nodes_wherever_its_loop_is_lost() {
+    // Ports that are not left to chance.
+    let service = |name: &str, port: u16, node_port: u16| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": port, "nodePort": node_port}]}})
+    };
+    let loops = ["servicelb", "endpointslice", "serviceaccount", "garbage", "nodelifecycle"];
+    let scenario = Scenario::of("service-lb-controller").on(with(&loops, 2, false)).steps(move |cluster| async move {
+        create(&cluster, service("first", 80, 30001)).await;
+        cluster.settle().await;
+        create(&cluster, service("second", 80, 30002)).await;
+        let mut near = service("near", 81, 30003);
+        near["spec"]["externalTrafficPolicy"] = json!("Local");
+        near["spec"]["healthCheckNodePort"] = json!(30100);
+        create(&cluster, near).await;
+        let mut placed = pod("a");
+        placed["spec"]["nodeName"] = json!("node-1");
+        create(&cluster, placed).await;
+        create(&cluster, service("back", 82, 30004)).await;
+        cluster.settle().await;
+        merge::<Service>(&cluster, "back", json!({"spec": {"type": "ClusterIP"}})).await;
+        // Its port comes free for the second.
+        delete::<Service>(&cluster, "first", DeleteParams::background()).await;
+    });
+    torture(&scenario);
 }

@@ -139,3 +139,57 @@ fn user(name: &str, claim: &str) -> Value {
     user["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
     user
 }
+
+/// Kubernetes issue 19860: a provisioner that had not seen what it wrote made two volumes for one claim. external-provisioner
+/// issue 1469: one that had not seen that the claim was gone made a volume that nobody removes.
+#[test]
+fn a_claim_gets_one_volume_of_its_own_wherever_the_provisioner_is_lost() {
+    let loops = ["localpath", "volumes", "protection", "serviceaccount", "nodelifecycle"];
+    let local = |name: &str| claim(name, "1Gi", json!({"storageClassName": "local-path"}));
+    let scenario = Scenario::of("local-path-provisioner")
+        .on(with(&loops, 1, true).local_volumes())
+        .ignoring("claimRef.resourceVersion")
+        .setup(move |cluster| async move {
+            // Only a claim that has a volume can grow.
+            cluster.settle().await;
+            create(&cluster, local("grows")).await;
+            create(&cluster, user("user-of-grows", "grows")).await;
+        })
+        .steps(move |cluster| async move {
+            for name in ["kept", "goes", "unused"] {
+                create(&cluster, local(name)).await;
+            }
+            for name in ["kept", "goes"] {
+                create(&cluster, user(&format!("user-of-{name}"), name)).await;
+            }
+            cluster.settle().await;
+            let pods: Api<k8s_openapi::api::core::v1::Pod> = cluster.api("default");
+            let _ = pods.delete("user-of-goes", &DeleteParams::default()).await;
+            delete::<PersistentVolumeClaim>(&cluster, "goes", DeleteParams::default()).await;
+            let more = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+            let claims: Api<PersistentVolumeClaim> = cluster.api("default");
+            let _ = claims.patch("grows", &PatchParams::default(), &Patch::Merge(more)).await;
+        });
+    torture(&scenario);
+}
+
+#[test]
+fn an_ephemeral_volume_comes_and_goes_with_its_pod_wherever_its_loop_is_lost() {
+    let loops = ["ephemeralvolume", "localpath", "volumes", "protection", "garbage", "serviceaccount", "nodelifecycle"];
+    let scenario = Scenario::of("ephemeral-volume-controller")
+        .on(with(&loops, 1, true).local_volumes())
+        .ignoring("claimRef.resourceVersion")
+        .patience(std::time::Duration::from_secs(60))
+        .steps(|cluster| async move {
+            let spec = claim("", "1Gi", json!({"storageClassName": "local-path"}))["spec"].clone();
+            for name in ["stays", "goes"] {
+                let mut user = pod(name);
+                user["spec"]["volumes"] =
+                    json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]);
+                create(&cluster, user).await;
+            }
+            cluster.settle().await;
+            delete::<k8s_openapi::api::core::v1::Pod>(&cluster, "goes", DeleteParams::default()).await;
+        });
+    torture(&scenario);
+}

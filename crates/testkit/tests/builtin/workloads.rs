@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kube::api::DeleteParams;
 use pintle_testkit::Scenario;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 #[test]
 fn a_rollout_ends_with_the_new_image_wherever_the_deployment_loop_is_lost() {
@@ -213,4 +214,43 @@ fn important(name: &str, class: &str, cpu: &str) -> Value {
     pod["spec"]["priorityClassName"] = json!(class);
     pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
     pod
+}
+
+#[test]
+fn replicas_follow_the_load_wherever_the_autoscaler_is_lost() {
+    let deployment = |cpu: &str| {
+        let mut deployment = crate::deployment(1, "web:1");
+        let template = &mut deployment["spec"]["template"];
+        template["metadata"]["annotations"] = json!({"simulated.pintle.dev/cpu": cpu});
+        template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+        deployment
+    };
+    let autoscaler = |name: &str, maximum: u32| {
+        json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": name, "namespace": "default"}, "spec": {"maxReplicas": maximum,
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 30}},
+                "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+                    "target": {"type": "Utilization", "averageUtilization": 50}}}]}})
+    };
+    let loops = ["horizontalpodautoscaler", "deployment", "replicaset", "garbage", "serviceaccount", "nodelifecycle"];
+    let scenario = Scenario::of("horizontal-pod-autoscaler")
+        .on(with(&loops, 1, true).usage())
+        // A crash between the two writes loses when it was done, as in Kubernetes.
+        .ignoring("status.lastScaleTime")
+        // Written on an old ReplicaSet only if it still has Pods when the Deployment is scaled.
+        .ignoring("desired-replicas")
+        .ignoring("max-replicas")
+        .patience(Duration::from_secs(3 * 60))
+        .steps(move |cluster| async move {
+            create(&cluster, deployment("900m")).await;
+            create(&cluster, autoscaler("web", 5)).await;
+            cluster.advance(Duration::from_secs(2 * 60)).await;
+            let idle =
+                json!({"spec": {"template": {"metadata": {"annotations": {"simulated.pintle.dev/cpu": "200m"}}}}});
+            merge::<Deployment>(&cluster, "web", idle).await;
+            cluster.advance(Duration::from_secs(60)).await;
+            create(&cluster, autoscaler("gone", 5)).await;
+        });
+    torture(&scenario);
 }

@@ -76,6 +76,31 @@ async fn a_chain_leads_from_an_object_back_to_who_began_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_traced_request_shows_all_that_loops_did_for_it() {
+    let cluster = Cluster::start().await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let sent = format!("00-{trace}-00f067aa0ba902b7-01");
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let answer =
+        cluster.request_as(admin(), &[("traceparent", &sent)], "POST", path, JSON, deployment.to_string()).await;
+    assert_eq!(answer.code, 201, "{}", answer.message());
+    let untraced = create(&cluster, "untraced", "").await;
+    assert_eq!(untraced.code, 201);
+    cluster.settle().await;
+    let list = get(&cluster, &format!("trace={trace}&limit=100")).await;
+    let entries = list["entries"].as_array().unwrap();
+    let created: Vec<&str> =
+        entries.iter().filter(|e| e["effect"] == "created").filter_map(|e| e["kind"].as_str()).collect();
+    assert_eq!(created, ["Pod", "ReplicaSet", "Deployment"], "{list:#}");
+    assert_eq!(entries.last().unwrap()["traceparent"], sent.as_str());
+    assert!(entries.iter().any(|entry| entry["subresource"] == "binding"), "{list:#}");
+    assert!(!list.to_string().contains("untraced"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn finalizers_applies_and_subresources_count_too() {
     let cluster = Cluster::bare().await;
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap",

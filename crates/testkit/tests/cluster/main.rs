@@ -3,6 +3,8 @@
 mod access;
 mod admission;
 mod answers;
+mod attacks;
+mod autoscaling;
 mod bad_input;
 mod causes;
 mod conflicts;
@@ -29,6 +31,7 @@ mod runtime_faults;
 mod schemas;
 mod services;
 mod several_clusters;
+mod stale_views;
 mod stateful_sets;
 mod ten_steps;
 mod volumes;

@@ -128,3 +128,60 @@ async fn a_provisioner_outside_learns_for_which_node_a_volume_is_wanted() {
     cluster.settle().await;
     assert_eq!(node_of(&cluster, "p").await.as_deref(), Some("node-0"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_names_no_class_gets_a_volume_where_its_pod_runs_and_gives_it_back() {
+    use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+    use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+    use serde_json::json;
+    let cluster = pintle_testkit::Cluster::builder().nodes(2).local_volumes().start().await;
+    cluster.settle().await;
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    let scratch = json!({"spec": claim["spec"]});
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"replicas": 2, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"},
+            "volumeClaimTemplates": [claim], "template": {"metadata": {"labels": {"app": "db"}}, "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": scratch}}],
+                "containers": [{"name": "c", "image": "db:1", "volumeMounts": [{"name": "data", "mountPath": "/d"},
+                    {"name": "scratch", "mountPath": "/s"}]}]}}}});
+    cluster.create(set).await.unwrap();
+    cluster.settle().await;
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client());
+    let claims: Api<PersistentVolumeClaim> = cluster.api("default");
+    let all = || async { volumes.list(&ListParams::default()).await.unwrap().items };
+    assert_eq!(all().await.len(), 4, "two claims of the set, two of ephemeral volumes");
+    for name in ["db-0", "db-1"] {
+        let pod = cluster.api::<Pod>("default").get(name).await.unwrap();
+        assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));
+        let claim = claims.get(&format!("data-{name}")).await.unwrap();
+        let spec = claim.spec.unwrap();
+        assert_eq!(
+            (spec.storage_class_name.as_deref(), claim.status.unwrap().phase.as_deref()),
+            (Some("local-path"), Some("Bound"))
+        );
+        let volume = volumes.get(&spec.volume_name.unwrap()).await.unwrap().spec.unwrap();
+        let term = &volume.node_affinity.unwrap().required.unwrap().node_selector_terms[0];
+        assert_eq!(
+            term.match_expressions.as_ref().unwrap()[0].values,
+            pod.spec.unwrap().node_name.map(|node| vec![node])
+        );
+    }
+    let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}}));
+    claims.patch("data-db-0", &PatchParams::default(), &more).await.unwrap();
+    cluster.settle().await;
+    let grown = claims.get("data-db-0").await.unwrap();
+    assert_eq!(grown.status.unwrap().capacity.unwrap()["storage"].0, "3Gi");
+    // Scaled down, the claim stays and its ephemeral volume goes; deleted, everything goes.
+    let sets: Api<k8s_openapi::api::apps::v1::StatefulSet> = cluster.api("default");
+    let fewer = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    sets.patch("db", &PatchParams::default(), &fewer).await.unwrap();
+    cluster.advance(std::time::Duration::from_secs(30)).await;
+    assert_eq!(all().await.len(), 3);
+    sets.delete("db", &DeleteParams::default()).await.unwrap();
+    cluster.advance(std::time::Duration::from_secs(60)).await;
+    assert_eq!(all().await.len(), 0);
+    assert_eq!(claims.list(&ListParams::default()).await.unwrap().items.len(), 0);
+}

@@ -1,4 +1,4 @@
-//! A webhook server tells the API server whom to trust, and again when a manifest is applied without it.
+//! A webhook server tells the API server which authority to trust, and again when a manifest is applied without it.
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;

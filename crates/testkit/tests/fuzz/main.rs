@@ -162,7 +162,7 @@ async fn fuzz(part: Part) {
     println!("{made} cases, {answered} answers, slowest {slowest:?}, codes {codes:?}");
 }
 
-/// A proxy answers 503 where nobody is there whom the request could be passed on to, as Kubernetes' does; to HEAD without a word.
+/// A proxy answers 503 where there is no backend for the request, as Kubernetes' does; to HEAD without a body.
 fn is_passed_on(path: &str) -> bool {
     path.split('?').next().unwrap_or_default().split('/').any(|word| word == "proxy")
 }

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use at_operator::cloud::Cloud;
-use at_operator::types::{At, Phase};
+use at_operator::types::{At, Phase, v1beta1};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
+use pintle_runtime::webhook::WebhookConfig;
 use pintle_runtime::{Context, Shutdown, Trigger};
-use pintle_testkit::Cluster;
+use pintle_testkit::{Cluster, Webhook};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub struct World {
     pub cluster: Cluster,
     cloud: TempDir,
+    context: Context,
     _stop: Trigger,
 }
 
@@ -34,9 +38,24 @@ impl World {
         let (stop, shutdown) = Shutdown::new();
         let context =
             Context::new(cluster.client_as(user, groups), cluster.clock.clone(), cluster.random.clone(), shutdown);
-        tokio::spawn(at_operator::reconcile::run(context, Cloud::in_directory(cloud.path())));
+        tokio::spawn(at_operator::reconcile::run(context.clone(), Cloud::in_directory(cloud.path())));
         cluster.settle().await;
-        World { cluster, cloud, _stop: stop }
+        World { cluster, cloud, context, _stop: stop }
+    }
+
+    /// Starts the operator's webhooks, behind the Service that its manifest has, and waits until the API server asks them.
+    pub async fn with_webhooks(&self) -> Webhook {
+        let webhook = self.cluster.webhook("at-operator", "at-operator").await;
+        let config = WebhookConfig::new("at-operator", "at-operator", "at-operator-tls");
+        tokio::spawn(at_operator::webhooks::server(&self.context, config).serve_over(webhook.wire()));
+        let both = Api::<v1beta1::At>::namespaced(self.cluster.client(), "default");
+        self.cluster
+            .eventually("both versions are served", async || both.list(&ListParams::default()).await.ok())
+            .await;
+        let validating = Api::<ValidatingWebhookConfiguration>::all(self.cluster.client());
+        let is_asked = async || validating.get_opt("at-operator").await.unwrap();
+        self.cluster.eventually("the webhooks are asked", is_asked).await;
+        webhook
     }
 
     pub async fn create(&self, name: &str, after: Duration, what: Value) {

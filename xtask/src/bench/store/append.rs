@@ -19,7 +19,7 @@ const SIZE: usize = 256 << 20;
 /// More than there are writers, so that sending never waits.
 const QUEUE: usize = 4096;
 
-/// Bytes, and whom to tell when they are on disk.
+/// Bytes, and the sender that is told when they are on disk.
 type Queued = (Vec<u8>, oneshot::Sender<()>);
 
 /// The thread and the way to it. Dropping it ends the thread.

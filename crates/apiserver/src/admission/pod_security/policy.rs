@@ -23,26 +23,48 @@ pub(super) enum Version {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standard {
+pub(in crate::admission) struct Standard {
     pub(super) level: Level,
     pub(super) version: Version,
 }
 
 /// Which standard Pods must meet, which is noted when they do not, and which is warned of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Policy {
-    pub(super) enforce: Standard,
-    pub(super) audit: Standard,
-    pub(super) warn: Standard,
+pub(in crate::admission) struct Policy {
+    pub(in crate::admission) enforce: Standard,
+    pub(in crate::admission) audit: Standard,
+    pub(in crate::admission) warn: Standard,
 }
 
 const ANYTHING: Standard = Standard { level: Level::Privileged, version: Version::Latest };
 
+/// Nothing is asked.
+impl Default for Policy {
+    fn default() -> Self {
+        Policy { enforce: ANYTHING, audit: ANYTHING, warn: ANYTHING }
+    }
+}
+
 impl Policy {
+    /// Does any mode ask for anything?
+    pub(super) fn asks_nothing(&self) -> bool {
+        [self.enforce, self.audit, self.warn].iter().all(|standard| standard.level == Level::Privileged)
+    }
+
+    /// The modes that labels of the namespace set to more than nothing, as they are shown.
+    pub(super) fn labelled(&self, namespace: &Value) -> String {
+        let label = |name: &str| object::at(namespace, &["metadata", "labels", &format!("{PREFIX}{name}")]).is_some();
+        let modes = [("enforce", self.enforce), ("audit", self.audit), ("warn", self.warn)].into_iter();
+        let set = modes.filter(|(mode, standard)| {
+            standard.level != Level::Privileged && (label(mode) || label(&format!("{mode}-version")))
+        });
+        set.map(|(mode, standard)| format!("{mode}={standard}")).collect::<Vec<_>>().join(", ")
+    }
+
     /// There is always a policy: what cannot be read is taken for the strictest where it is enforced.
-    pub(super) fn of(namespace: &Value) -> (Policy, Errors) {
+    pub(super) fn of(namespace: &Value, defaults: &Policy) -> (Policy, Errors) {
         let mut errors = Errors::new();
-        let mut policy = Policy { enforce: ANYTHING, audit: ANYTHING, warn: ANYTHING };
+        let mut policy = *defaults;
         let label = |name: &str| object::at(namespace, &["metadata", "labels", &format!("{PREFIX}{name}")]);
         let mut readable_enforce = false;
         for (mode, standard) in
@@ -81,6 +103,20 @@ impl Policy {
 fn invalid(label: &str, value: &str, detail: &str) -> Error {
     let path = Path::new("metadata").child("labels").key(&format!("{PREFIX}{label}"));
     Error::invalid(&path, value, detail)
+}
+
+impl Standard {
+    /// As a configuration says it.
+    pub(super) fn parse(level: &str, version: &str, at: (&Path, &Path), errors: &mut Errors) -> Self {
+        let parsed = (Level::parse(level), Version::parse(version));
+        if parsed.0.is_none() {
+            errors.push(Error::invalid(at.0, level, "must be one of privileged, baseline, restricted"));
+        }
+        if parsed.1.is_none() {
+            errors.push(Error::invalid(at.1, version, "must be \"latest\" or \"v1.x\""));
+        }
+        Standard { level: parsed.0.unwrap_or(Level::Restricted), version: parsed.1.unwrap_or(Version::Latest) }
+    }
 }
 
 impl Level {
@@ -136,7 +172,7 @@ mod tests {
     fn policy(labels: &[(&str, &str)]) -> (Policy, Vec<String>) {
         let labels: Map<String, Value> =
             labels.iter().map(|(name, value)| (format!("{PREFIX}{name}"), json!(value))).collect();
-        let (policy, errors) = Policy::of(&json!({"metadata": {"labels": labels}}));
+        let (policy, errors) = Policy::of(&json!({"metadata": {"labels": labels}}), &Policy::default());
         (policy, errors.iter().map(ToString::to_string).collect())
     }
 
@@ -148,6 +184,22 @@ mod tests {
             ("baseline:v1.30".into(), "privileged:latest".into())
         );
         assert_eq!(errors, [""; 0]);
+    }
+
+    #[test]
+    fn labels_count_before_what_is_configured() {
+        let of = |text: &str| {
+            let path = Path::root();
+            Standard::parse(text, "latest", (&path, &path), &mut Errors::new())
+        };
+        let defaults = Policy { enforce: of("baseline"), audit: of("restricted"), warn: of("privileged") };
+        let shown = |labels: Value| {
+            let (policy, _) = Policy::of(&json!({"metadata": {"labels": labels}}), &defaults);
+            [policy.enforce, policy.audit, policy.warn].map(|standard| standard.to_string())
+        };
+        assert_eq!(shown(json!({})), ["baseline:latest", "restricted:latest", "privileged:latest"]);
+        let relaxed = json!({"pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/audit-version": "v1.30"});
+        assert_eq!(shown(relaxed), ["privileged:latest", "restricted:v1.30", "privileged:latest"]);
     }
 
     #[test]

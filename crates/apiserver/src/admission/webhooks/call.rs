@@ -4,7 +4,7 @@ use super::answer::{self, Answer, Odd, refusal};
 use super::hook::Hook;
 use super::matching::Subject;
 use super::question::{self, Shown};
-use crate::outbound::Unanswered;
+use crate::outbound::{Credentials, Unanswered};
 use pintle_meta::Status;
 
 /// Why a webhook did not let a request pass.
@@ -18,12 +18,20 @@ pub(super) enum Failed {
     Refused(Status),
 }
 
+/// Which plugin asks.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    /// It takes patches.
+    pub(super) mutating: bool,
+    pub(super) credentials: &'a Credentials,
+}
+
 /// Asks a webhook. Its warnings and annotations are noted; a refusal is an error.
 pub(super) async fn ask(
     subject: &Subject<'_>,
     hook: &Hook,
     shown: &Shown<'_>,
-    mutating: bool,
+    asker: Asker<'_>,
 ) -> Result<Answer, Failed> {
     if question::is_dry_run(subject) && !hook.may_dry_run {
         let message = format!("admission webhook {:?} does not support dry run", hook.name);
@@ -40,12 +48,12 @@ pub(super) async fn ask(
     let body = question::body(subject, hook, version, &uid, shown);
     let query = format!("?timeout={}s", hook.timeout.as_secs());
     let call_failed = |why: String| failed(format!("failed to call webhook: {why}"));
-    let answered = hook.client.post(registry, &query, body, hook.timeout).await;
+    let answered = hook.client.post(registry, asker.credentials, &query, body, hook.timeout).await;
     let body = answered.map_err(|unanswered| match unanswered {
         Unanswered::Configuration(_) => failed(unanswered.to_string()),
         Unanswered::Call(why) => call_failed(why),
     })?;
-    let answer = answer::read(&body, version, &uid, mutating).map_err(|odd| match odd {
+    let answer = answer::read(&body, version, &uid, asker.mutating).map_err(|odd| match odd {
         Odd::Unreadable(why) => call_failed(why),
         Odd::Invalid(why) => failed(format!("received invalid webhook response: {why}")),
     })?;

@@ -3,13 +3,26 @@
 use super::hook::{Hook, Rule};
 use crate::admission::{Operation, Review};
 use crate::catalogue::{Catalogue, Resource};
-use crate::registry::{facets, read_error};
+use crate::registry::{Registry, facets, read_error};
 use pintle_meta::labels::Selector;
 use pintle_meta::{Status, object};
+use pintle_store::Entry;
 use serde_json::Value;
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 const NAMESPACES: &str = "namespaces";
+
+/// The Namespace of a request, read when a selector first asks for it: once, however many webhooks there are.
+#[derive(Default)]
+pub(super) struct Surroundings(OnceCell<Option<Arc<Entry>>>);
+
+impl Surroundings {
+    async fn namespace(&self, registry: &Registry, key: &str) -> Result<Option<&Arc<Entry>>, Status> {
+        let read = async || registry.store.get(key).await.map_err(read_error);
+        Ok(self.0.get_or_try_init(read).await?.as_ref())
+    }
+}
 
 /// What rules look at.
 pub(super) struct Subject<'a> {
@@ -17,10 +30,15 @@ pub(super) struct Subject<'a> {
     /// The resource of the path, in the version of the path.
     pub(super) asked: &'a Arc<Resource>,
     pub(super) namespace: &'a str,
+    surroundings: &'a Surroundings,
 }
 
 impl<'a> Subject<'a> {
-    pub(super) fn new(review: &'a Review<'a>, object: Option<&'a Value>) -> Result<Self, Status> {
+    pub(super) fn new(
+        review: &'a Review<'a>,
+        object: Option<&'a Value>,
+        surroundings: &'a Surroundings,
+    ) -> Result<Self, Status> {
         let asked = review.call.resource()?;
         // A Namespace counts as a part of itself.
         let namespace = match is_namespaces(asked) {
@@ -28,7 +46,7 @@ impl<'a> Subject<'a> {
             true => &review.call.path.name,
             false => review.call.namespace(),
         };
-        Ok(Subject { review, asked, namespace })
+        Ok(Subject { review, asked, namespace, surroundings })
     }
 
     /// The version in which the webhook is shown the object; none if it is not asked.
@@ -92,9 +110,9 @@ impl<'a> Subject<'a> {
         let registry = self.review.registry;
         let catalogue = registry.catalogue.latest();
         let resource = catalogue.get("", "v1", NAMESPACES).ok_or_else(Status::no_such_resource)?;
-        let entry = registry.store.get(&resource.key("", self.namespace)).await.map_err(read_error)?;
+        let entry = self.surroundings.namespace(registry, &resource.key("", self.namespace)).await?;
         let entry = entry.ok_or_else(|| Status::not_found("", NAMESPACES, self.namespace))?;
-        let facets = facets(resource, &entry);
+        let facets = facets(resource, entry);
         Ok(selector.matches(|key| facets.label(key)))
     }
 }

@@ -1,10 +1,10 @@
 //! Mutating webhooks: asked one after the other, each shown what the ones before made of the object.
 
 use super::answer::Answer;
-use super::call::{self, Failed};
+use super::call::{self, Asker, Failed};
 use super::configurations::{self, Configurations};
 use super::hook::Hook;
-use super::matching::Subject;
+use super::matching::{Subject, Surroundings};
 use super::metrics::{Families, Outcome, What};
 use super::question::Shown;
 use super::{as_kept, in_version, is_exempt, is_whole};
@@ -12,6 +12,7 @@ use crate::admission::{Plugin, Review};
 use crate::catalogue::Resource;
 use crate::follow::Follower;
 use crate::incoming;
+use crate::outbound::Credentials;
 use futures::future::BoxFuture;
 use pintle_meta::{Status, object};
 use pintle_schema::json_patch;
@@ -23,11 +24,17 @@ use tokio::time::Instant;
 pub struct Mutating {
     configurations: Follower<Configurations>,
     metrics: Families,
+    credentials: Arc<Credentials>,
 }
 
 impl Mutating {
-    pub fn new(store: &Arc<dyn Store>, metrics: Families) -> Self {
-        Mutating { configurations: Follower::new(store.clone(), configurations::MUTATING), metrics }
+    pub fn new(store: &Arc<dyn Store>, metrics: Families, credentials: &Arc<Credentials>) -> Self {
+        let configurations = Follower::new(store.clone(), configurations::MUTATING);
+        Mutating { configurations, metrics, credentials: credentials.clone() }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker { mutating: true, credentials: &self.credentials }
     }
 
     async fn ask_all(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Status> {
@@ -35,14 +42,14 @@ impl Mutating {
         if let Some(round) = round {
             round.enter(object);
         }
-        let configurations = self.configurations.latest();
+        let (configurations, surroundings) = (self.configurations.latest(), Surroundings::default());
         for hook in configurations.about(&review.resource.name) {
             if round.is_some_and(|round| !round.asks(&hook.id)) {
                 continue;
             }
-            let version = Subject::new(review, Some(object))?.meant(hook, Some(object)).await?;
+            let version = Subject::new(review, Some(object), &surroundings)?.meant(hook, Some(object)).await?;
             let Some(version) = version else { continue };
-            let changed = self.ask(review, hook, &version, object).await?;
+            let changed = self.ask((review, &surroundings), hook, &version, object).await?;
             if let Some(round) = round {
                 round.asked(&hook.id, hook.is_asked_again, changed);
             }
@@ -56,7 +63,7 @@ impl Mutating {
     /// Asks one; answers whether it changed the object.
     async fn ask(
         &self,
-        review: &Review<'_>,
+        (review, surroundings): (&Review<'_>, &Surroundings),
         hook: &Hook,
         version: &Resource,
         object: &mut Value,
@@ -78,10 +85,11 @@ impl Mutating {
             None => None,
         };
         let asked = {
-            let subject = Subject::new(review, Some(&shown))?;
+            let subject = Subject::new(review, Some(&shown), surroundings)?;
             let shown = Shown { object: Some(&shown), old: old.as_ref(), resource: version };
             let began = Instant::now();
-            let asked = call::ask(&subject, hook, &shown, true).await.and_then(|answer| operations(hook, &answer));
+            let asked =
+                call::ask(&subject, hook, &shown, self.asker()).await.and_then(|answer| operations(hook, &answer));
             settle(&self.metrics, (hook, "admit", review.operation.as_str()), asked, began)?
         };
         let Some(operations) = asked else { return Ok(false) };
@@ -107,13 +115,15 @@ impl Mutating {
 
     async fn ask_about_deletion(&self, review: &Review<'_>) -> Result<(), Status> {
         let Some(old) = review.old else { return Ok(()) };
+        let surroundings = Surroundings::default();
         for hook in self.configurations.latest().about(&review.resource.name) {
-            let subject = Subject::new(review, None)?;
+            let subject = Subject::new(review, None, &surroundings)?;
             let Some(version) = subject.meant(hook, None).await? else { continue };
             let old = in_version(review, &version, old.clone()).await?;
             let shown = Shown { object: None, old: Some(&old), resource: &version };
             let began = Instant::now();
-            let asked = call::ask(&subject, hook, &shown, true).await.and_then(|answer| operations(hook, &answer));
+            let asked =
+                call::ask(&subject, hook, &shown, self.asker()).await.and_then(|answer| operations(hook, &answer));
             if settle(&self.metrics, (hook, "admit", review.operation.as_str()), asked, began)?.is_some() {
                 let why = "attempted to modify the object, which is not supported for this operation";
                 return Err(Status::internal(format!("admission webhook {:?} {why}", hook.name)));
@@ -175,7 +185,8 @@ impl Plugin for Mutating {
     }
 
     fn changes(&self, review: &Review<'_>) -> bool {
-        let Ok(subject) = Subject::new(review, None) else { return false };
+        let surroundings = Surroundings::default();
+        let Ok(subject) = Subject::new(review, None, &surroundings) else { return false };
         self.configurations.latest().about(&review.resource.name).any(|hook| subject.version_for(hook).is_some())
     }
 

@@ -1,9 +1,9 @@
 //! Validating webhooks: all asked at once; the first refusal in their order is the answer.
 
-use super::call;
+use super::call::{self, Asker};
 use super::configurations::{self, Configurations};
 use super::hook::Hook;
-use super::matching::Subject;
+use super::matching::{Subject, Surroundings};
 use super::metrics::Families;
 use super::mutate::settle;
 use super::question::Shown;
@@ -11,6 +11,7 @@ use super::{in_version, is_exempt, is_whole, kept_version};
 use crate::admission::{Plugin, Review};
 use crate::catalogue::Resource;
 use crate::follow::Follower;
+use crate::outbound::Credentials;
 use futures::future::{BoxFuture, join_all};
 use pintle_meta::Status;
 use pintle_store::Store;
@@ -22,16 +23,23 @@ use tokio::time::Instant;
 pub struct Validating {
     configurations: Follower<Configurations>,
     metrics: Families,
+    credentials: Arc<Credentials>,
 }
 
 impl Validating {
-    pub fn new(store: &Arc<dyn Store>, metrics: Families) -> Self {
-        Validating { configurations: Follower::new(store.clone(), configurations::VALIDATING), metrics }
+    pub fn new(store: &Arc<dyn Store>, metrics: Families, credentials: &Arc<Credentials>) -> Self {
+        let configurations = Follower::new(store.clone(), configurations::VALIDATING);
+        Validating { configurations, metrics, credentials: credentials.clone() }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker { mutating: false, credentials: &self.credentials }
     }
 
     async fn ask_all(&self, review: &Review<'_>, object: Option<&Value>) -> Result<(), Status> {
         let configurations = self.configurations.latest();
-        let subject = Subject::new(review, object)?;
+        let surroundings = Surroundings::default();
+        let subject = Subject::new(review, object, &surroundings)?;
         let mut meant: Vec<(&Arc<Hook>, Arc<Resource>)> = Vec::new();
         for hook in configurations.about(&review.resource.name) {
             if let Some(version) = subject.meant(hook, object).await? {
@@ -61,7 +69,7 @@ impl Validating {
         };
         let shown = Shown { object: object.as_deref(), old: old.as_deref(), resource: version };
         let began = Instant::now();
-        let asked = call::ask(subject, hook, &shown, false).await.map(|_| ());
+        let asked = call::ask(subject, hook, &shown, self.asker()).await.map(|_| ());
         settle(&self.metrics, (hook, "validating", review.operation.as_str()), asked, began)
     }
 }

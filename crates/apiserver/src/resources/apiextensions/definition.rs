@@ -38,7 +38,7 @@ impl Strategy for Definition {
         object::set(definition, &["status", "storedVersions"], versions);
     }
 
-    /// It goes when its objects are gone: whoever has removed them takes the finalizer off.
+    /// It goes when its objects are gone: the loop that has removed them takes the finalizer off.
     fn is_deletable(&self, definition: &Value) -> bool {
         object::is_being_deleted(definition) && !object::finalizers(definition).any(|f| f == CLEANUP)
     }
@@ -83,7 +83,7 @@ impl Strategy for Definition {
         self.check_status(definition, errors);
         stored_versions(definition, errors);
         let approval = Approval::of(definition);
-        // What was missing may go on missing: whoever updates the rest need not know.
+        // What was missing may go on missing: an update of the rest need not add it.
         if old.is_none_or(|old| Approval::of(old) != approval) {
             errors.extend(approval.and_then(|approval| approval.error(definition)));
         }

@@ -14,7 +14,7 @@ pub struct Subject {
     pub organizations: Vec<String>,
 }
 
-/// Reads `spec.request`, and checks that whoever asks has the key. The error is what the user reads.
+/// Reads `spec.request`, and checks that the requester has the key. The error is what the user reads.
 pub fn subject(request: &Value) -> Result<Subject, String> {
     let bytes = BASE64_STANDARD.decode(object::text(request, &["spec", "request"])).unwrap_or_default();
     let block =

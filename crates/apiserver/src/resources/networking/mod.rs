@@ -1,4 +1,4 @@
-//! Who reaches whom.
+//! Network kinds.
 
 pub mod address;
 pub mod ingress;

@@ -39,7 +39,7 @@ pub(super) struct Facts<'a> {
     pub(super) pods: Vec<Arc<Pod>>,
     /// The set's, oldest first.
     pub(super) revisions: Vec<Arc<ControllerRevision>>,
-    /// The revision of this name in the set's namespace, whoever's it is.
+    /// The revision of this name in the set's namespace, whichever set owns it.
     pub(super) revision: &'a dyn Fn(&str) -> Option<Arc<ControllerRevision>>,
     /// How long a Pod that failed on this node stays.
     pub(super) backoff: &'a dyn Fn(&str) -> Option<Duration>,

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pintle_runtime::Write;
 
 use super::ports::ports_of;
+use super::triggers::Triggers;
 use super::{Backends, HEADLESS, address_of, families, hostname_of, is_headless, publishes_not_ready, reference_to};
 use crate::pods;
 
@@ -23,7 +24,12 @@ pub(in crate::endpointslice) fn is_written_here(endpoints: &Endpoints) -> bool {
 const CAPACITY: usize = 1000;
 
 /// What to write so that the object tells what the Pods are, if it does not.
-pub(in super::super) fn legacy(service: &Service, backends: &Backends, present: Option<&Endpoints>) -> Option<Write> {
+pub(super) fn legacy(
+    service: &Service,
+    backends: &Backends,
+    present: Option<&Endpoints>,
+    triggers: &Triggers,
+) -> Option<Write> {
     let (subsets, truncated) = truncate(subsets(service, backends));
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     labels.remove(HEADLESS);
@@ -49,11 +55,11 @@ pub(in super::super) fn legacy(service: &Service, backends: &Backends, present: 
     if annotations.is_empty() {
         wanted.metadata.annotations = None;
     }
-    match present {
-        None => Some(Write::create(&wanted)),
-        Some(present) if *present == wanted => None,
-        Some(_) => Some(Write::replace(&wanted)),
+    if present == Some(&wanted) {
+        return None;
     }
+    triggers.stamp_endpoints(&mut wanted, present);
+    Some(if present.is_some() { Write::replace(&wanted) } else { Write::create(&wanted) })
 }
 
 /// Addresses grouped by the ports on which they are served.

@@ -1,8 +1,10 @@
 //! Which Pods stand behind a Service, on which ports, and how that is written.
 
+mod hints;
 mod legacy;
 mod ports;
 mod slices;
+mod triggers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +15,18 @@ use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use pintle_runtime::{Key, Plan};
 
+pub(super) use hints::{Zones, capacity, follow_zones, zones};
 pub(super) use legacy::is_written_here;
 use legacy::legacy;
 use slices::slices;
+use triggers::Triggers;
 
 use crate::pods;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// The Service that a slice of this loop is about; slices of others are left alone.
@@ -31,10 +36,11 @@ pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
     Some(Key::new(slice.metadata.namespace.clone().unwrap_or_default(), labels.get(SERVICE_NAME)?.clone()))
 }
 
-/// The Pods of a Service and the zones of their nodes.
+/// The Pods of a Service, the zones of their nodes, and how large the zones of the cluster are, if that counts.
 pub(super) struct Backends {
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) zone_of_node: BTreeMap<String, String>,
+    pub(super) zones: Option<Zones>,
 }
 
 /// What to write so that slices and Endpoints tell what the Pods are.
@@ -44,9 +50,12 @@ pub(super) fn plan(
     existing: &[Arc<EndpointSlice>],
     endpoints: Option<&Endpoints>,
 ) -> Plan {
-    let mut writes: Vec<_> = legacy(service, backends, endpoints).into_iter().collect();
-    writes.extend(slices(service, backends, existing));
-    Plan::of(writes)
+    let triggers = Triggers::of(service, backends, existing.is_empty());
+    let mut plan = Plan::of(legacy(service, backends, endpoints, &triggers).into_iter().collect());
+    let (writes, notes) = slices(service, backends, existing, &triggers);
+    plan.writes.extend(writes);
+    plan.events.extend(notes);
+    plan
 }
 
 /// Whether this loop writes for the Service: it has a selector, and is not another name for something outside.

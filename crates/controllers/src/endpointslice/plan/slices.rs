@@ -6,10 +6,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pintle_runtime::plan::Pace;
+use pintle_runtime::plan::{Note, Pace};
 use pintle_runtime::{Write, owner};
 
+use super::hints;
 use super::ports::ports_of;
+use super::triggers::Triggers;
 use super::{
     Backends, HEADLESS, MANAGED_BY, MANAGER, SERVICE_NAME, address_of, families, hostname_of, is_headless,
     publishes_not_ready, reference_to,
@@ -20,16 +22,23 @@ use crate::pods;
 const LARGEST: usize = 100;
 
 /// What to write so that the slices tell what the Pods are.
-pub(in super::super) fn slices(service: &Service, backends: &Backends, existing: &[Arc<EndpointSlice>]) -> Vec<Write> {
-    let families = families(service);
+pub(super) fn slices(
+    service: &Service,
+    backends: &Backends,
+    existing: &[Arc<EndpointSlice>],
+    triggers: &Triggers,
+) -> (Vec<Write>, Vec<Note>) {
+    let (families, mut notes) = (families(service), Vec::new());
     let of_other_families = existing.iter().filter(|slice| !families.contains(&slice.address_type));
     let mut writes: Vec<Write> = of_other_families.map(|slice| deletion(slice)).collect();
     for family in &families {
         let present: Vec<&EndpointSlice> =
             existing.iter().map(Arc::as_ref).filter(|slice| slice.address_type == *family).collect();
-        writes.extend(of_family(service, backends, family, &present));
+        let (of_family, note) = of_family(service, backends, family, (&present, triggers));
+        writes.extend(of_family);
+        notes.extend(note);
     }
-    writes
+    (writes, notes)
 }
 
 fn deletion(slice: &EndpointSlice) -> Write {
@@ -45,7 +54,12 @@ fn said(write: Write, verb: &str, slice: &EndpointSlice) -> Write {
     write.paced(Pace::Together).warning("FailedToUpdateEndpointSlices", message)
 }
 
-fn of_family(service: &Service, backends: &Backends, family: &str, present: &[&EndpointSlice]) -> Vec<Write> {
+fn of_family(
+    service: &Service,
+    backends: &Backends,
+    family: &str,
+    (present, triggers): (&[&EndpointSlice], &Triggers),
+) -> (Vec<Write>, Option<Note>) {
     let mut by_ports: BTreeMap<String, (Vec<EndpointPort>, Vec<Endpoint>)> = BTreeMap::new();
     for pod in backends.pods.iter().filter(|pod| !pods::is_terminal(pod)) {
         if let Some(endpoint) = endpoint_of(service, pod, family, &backends.zone_of_node) {
@@ -53,6 +67,9 @@ fn of_family(service: &Service, backends: &Backends, family: &str, present: &[&E
             by_ports.entry(port_key(&ports)).or_insert_with(|| (ports, Vec::new())).1.push(endpoint);
         }
     }
+    let mut all: Vec<&mut Endpoint> = by_ports.values_mut().flat_map(|(_, endpoints)| endpoints).collect();
+    all.sort_by_key(|endpoint| identity(endpoint));
+    let note = hints::assign(service, family, &mut all, backends.zones.as_ref());
     // A Service without endpoints has one empty slice, so that readers can tell it from one not looked at yet.
     if by_ports.is_empty() {
         by_ports.insert(String::new(), (Vec::new(), Vec::new()));
@@ -67,15 +84,19 @@ fn of_family(service: &Service, backends: &Backends, family: &str, present: &[&E
             .collect();
         kept.extend(same_ports.iter().filter_map(|slice| slice.metadata.name.clone()));
         let fresh = || blank(service, family, &ports);
-        writes.extend(spread(endpoints, &same_ports, &fresh));
+        writes.extend(spread(endpoints, (&same_ports, triggers), &fresh));
     }
     let obsolete = present.iter().filter(|slice| slice.metadata.name.as_ref().is_none_or(|name| !kept.contains(name)));
     writes.extend(obsolete.map(|slice| deletion(slice)));
-    writes
+    (writes, note)
 }
 
 /// Keeps every endpoint in the slice it is in, fills what has changed anyway, and only then makes new slices.
-fn spread(endpoints: Vec<Endpoint>, present: &[&EndpointSlice], fresh: &dyn Fn() -> EndpointSlice) -> Vec<Write> {
+fn spread(
+    endpoints: Vec<Endpoint>,
+    (present, triggers): (&[&EndpointSlice], &Triggers),
+    fresh: &dyn Fn() -> EndpointSlice,
+) -> Vec<Write> {
     let mut wanted: BTreeMap<String, Endpoint> =
         endpoints.into_iter().map(|endpoint| (identity(&endpoint), endpoint)).collect();
     let is_empty = wanted.is_empty();
@@ -106,12 +127,16 @@ fn spread(endpoints: Vec<Endpoint>, present: &[&EndpointSlice], fresh: &dyn Fn()
     }
     let mut writes = Vec::new();
     let mut left = slices.iter().filter(|(slice, _)| count(slice) > 0).count();
-    for (slice, changed) in slices {
+    for (mut slice, changed) in slices {
         // The placeholder of a Service without endpoints stays.
         let is_placeholder = is_empty && left == 0;
         match (count(&slice) == 0 && !is_placeholder, changed) {
             (true, _) => writes.push(deletion(&slice)),
-            (false, true) => writes.push(said(Write::replace(&slice), "updating", &slice)),
+            (false, true) => {
+                let before = present.iter().find(|old| old.metadata.name == slice.metadata.name);
+                triggers.stamp_slice(&mut slice, before.copied());
+                writes.push(said(Write::replace(&slice), "updating", &slice));
+            }
             (false, false) => {}
         }
         left += usize::from(is_placeholder);
@@ -119,6 +144,7 @@ fn spread(endpoints: Vec<Endpoint>, present: &[&EndpointSlice], fresh: &dyn Fn()
     while !rest.is_empty() || (is_empty && left == 0) {
         let mut slice = fresh();
         fill(&mut slice, &mut rest);
+        triggers.stamp_slice(&mut slice, None);
         writes.push(said(Write::create(&slice), "creating", &slice));
         left += 1;
     }

@@ -111,7 +111,7 @@ impl Graph {
         self.dependents_of(uid).into_iter().filter(|dependent| dependent.blocks(uid)).collect()
     }
 
-    /// Takes in an object's state; returns whom to look at.
+    /// Takes in an object's state; returns the objects to look at.
     pub(in super::super) fn observe(&mut self, kind: &Kind, meta: &ObjectMeta) -> Vec<Uid> {
         let node = Node::new(kind, meta);
         let uid = node.uid.clone();
@@ -142,7 +142,7 @@ impl Graph {
         woken.into_iter().collect()
     }
 
-    /// The object is gone; returns whom that concerns.
+    /// The object is gone; returns the objects that this affects.
     pub(in super::super) fn remove(&mut self, uid: &str) -> Vec<Uid> {
         let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
         for owner in &node.owners {

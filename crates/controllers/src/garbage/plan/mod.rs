@@ -1,4 +1,4 @@
-//! Who owns whom, and what becomes of an object when its owners go.
+//! Which objects own which, and what becomes of an object when its owners go.
 
 mod decision;
 mod graph;

@@ -31,7 +31,7 @@ pub(super) struct Facts<'a> {
     pub(super) revisions: Vec<Arc<ControllerRevision>>,
     /// The claim of this name in the set's namespace.
     pub(super) claim: &'a dyn Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
-    /// The revision of this name in the set's namespace, whoever's it is.
+    /// The revision of this name in the set's namespace, whichever set owns it.
     pub(super) revision: &'a dyn Fn(&str) -> Option<Arc<ControllerRevision>>,
     pub(super) now: Timestamp,
 }

@@ -65,7 +65,7 @@ fn judge_bound<'a>(claim: &PersistentVolumeClaim, volume: &'a PersistentVolume) 
 fn judge_named<'a>(claim: &PersistentVolumeClaim, volume: &'a PersistentVolume) -> ClaimVerdict<'a> {
     let name = volume.metadata.name.as_deref().unwrap_or_default();
     if volume.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_none()) {
-        return match storage::unfit(volume, claim) {
+        return match storage::mismatch(volume, claim) {
             None => ClaimVerdict::Bind(volume),
             Some(why) => {
                 let message = format!("Cannot bind to requested volume {name:?}: {why}");

@@ -90,7 +90,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The least revision that whoever heard the answer has seen, or what is wrong with it.
+    /// The least revision that the reader of the answer has seen, or what is wrong with it.
     fn judge(&self) -> Verdict {
         match (&self.operation.asked, &self.operation.answer) {
             (Asked::Commit { checks, changes, .. }, Some(Answer::Committed { revision, entries })) => {

@@ -85,7 +85,7 @@ fn alike(spec: &Value, was: &Value, subresource: &str) -> Value {
     if subresource == "ephemeralcontainers" {
         put_back(&mut spec, was, "ephemeralContainers");
     }
-    // A node is given once, by whoever schedules.
+    // A node is assigned once, by the scheduler.
     if subresource == "binding" {
         put_back(&mut spec, was, "nodeName");
     }

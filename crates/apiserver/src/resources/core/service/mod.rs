@@ -1,6 +1,7 @@
 //! A Service: a name and an address for Pods that come and go.
 
 mod addresses;
+mod external;
 mod print;
 mod update;
 mod validate;

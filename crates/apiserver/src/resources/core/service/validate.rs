@@ -1,6 +1,6 @@
 //! What a Service must say, by its type.
 
-use super::{addresses, is_headless};
+use super::{addresses, external, is_headless};
 use crate::registry::validate_labels;
 use crate::resources::check;
 use crate::resources::rules::items;
@@ -30,6 +30,7 @@ pub fn service(service: &Value, errors: &mut Errors) {
     if kind != "ExternalName" {
         check_addresses(service, &spec, errors);
     }
+    external::check(service, &spec, errors);
     let affinity = object::integer(service, &["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"]);
     if let Some(seconds) = affinity.filter(|s| !(1..=86400).contains(s)) {
         let here = spec.child("sessionAffinityConfig").child("clientIP").child("timeoutSeconds");
