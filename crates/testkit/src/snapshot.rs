@@ -92,6 +92,16 @@ fn normal(mut objects: BTreeMap<String, Value>) -> Snapshot {
             words.learn(name, &format!("pvc-({})", text(object, "/spec/claimRef/name")));
         }
     }
+    // So are objects of many operators: by the first part of their owner's.
+    for object in objects.values() {
+        let name = text(object, "/metadata/name");
+        for owner in object.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten() {
+            let part = text(owner, "/uid").split('-').next().unwrap_or_default();
+            if let Some(stem) = name.strip_suffix(part).filter(|stem| !part.is_empty() && stem.ends_with('-')) {
+                words.learn(name, &format!("{stem}({})", text(owner, "/name")));
+            }
+        }
+    }
     for (key, object) in &objects {
         let shown = words.say(key);
         for pointer in ["/status/podIP", "/spec/clusterIP"] {

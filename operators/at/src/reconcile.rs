@@ -120,12 +120,10 @@ impl Ats {
                 report.set(&mut status.conditions, Holds::Scheduled, true, "TimeKnown", message);
                 return Ok(Next::StayFor(time));
             }
-            Due::Now => {
-                report.set(&mut status.conditions, Holds::Scheduled, true, "TimeHasCome", "its time has come");
-                self.start(at, attempt).await?;
-            }
+            Due::Now => self.start(at, attempt).await?,
             Due::Started => {}
         }
+        report.set(&mut status.conditions, Holds::Scheduled, true, "TimeHasCome", "its time has come");
         status.pod = pod_name(at);
         let message = format!("Pod {} was started; it was due at {}", status.pod, at.spec.schedule);
         Ok(Next::enter(Phase::Running, message))

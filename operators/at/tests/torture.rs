@@ -48,7 +48,8 @@ async fn story(cluster: Arc<Cluster>) {
 fn scenario(clouds: &Clouds) -> Scenario {
     let clouds = clouds.clone();
     Scenario::of("at-operator")
-        .on(Cluster::builder().loops(&["garbage"]))
+        // Without its service account no Pod would be admitted, and nothing would be tested.
+        .on(Cluster::builder().loops(&["garbage", "serviceaccount"]))
         .setup(move |cluster| start(cluster, clouds.clone()))
         .steps(story)
         .patience(Duration::from_secs(120))

@@ -50,7 +50,8 @@ async fn autoscale_makes_an_autoscaler() {
     let printed = cluster.ok("get hpa web").await;
     let table = Table::parse(&printed);
     assert_eq!(table.header, ["NAME", "REFERENCE", "TARGETS", "MINPODS", "MAXPODS", "REPLICAS", "AGE"]);
-    assert_eq!(table.rows[0][..6], ["web", "Deployment/web", "cpu: <unknown>/80%", "2", "5", "0"]);
+    assert_eq!(table.rows[0][..5], ["web", "Deployment/web", "cpu: <unknown>/80%", "2", "5"]);
+    cluster.until("get hpa web -o jsonpath={.status.currentReplicas}", |replicas| replicas == "2").await;
     // kubectl writes version 1 and reads version 2; both are views of one object.
     let metric = cluster.ok("get hpa web -o jsonpath={.spec.metrics[0].resource}").await;
     assert_eq!(metric, r#"{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}}"#);
