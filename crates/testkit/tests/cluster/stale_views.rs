@@ -58,7 +58,8 @@ async fn naive(context: Context) {
 
 #[tokio::test(start_paused = true)]
 async fn expectations_that_expire_make_every_pod_twice() {
-    let cluster = Cluster::bare().await;
+    let cluster = Cluster::builder().loops(&["serviceaccount"]).nodes(0).scheduler(false).start().await;
+    cluster.settle().await;
     cluster.run("naive", naive);
     let held = cluster.faults.on("naive").to("pods").hold_watch_until_released();
     cluster.create(set("web")).await.unwrap();
