@@ -201,6 +201,8 @@ impl Executor {
                 Err(is_going(&write.name))
             }
             (What::Create { .. }, Ok(answer)) => Ok(Outcome::Done(answer.metadata.name)),
+            // It shows already: people are told of nothing.
+            (What::Apply { shows: true, .. }, Ok(_)) => Ok(Outcome::NotNeeded),
             (_, Ok(_)) => Ok(Outcome::Done(write.name.clone())),
             (what, Err(error)) if is_fine(what, &error) => Ok(Outcome::NotNeeded),
             (_, Err(error)) => Err(error),
