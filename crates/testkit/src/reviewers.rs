@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 impl Reviewers {
     /// # Panics
     ///
-    /// When a URL is none.
+    /// When a URL is invalid.
     pub(crate) fn access(&self) -> Access {
         let webhook = self.tokens.as_deref().map(|url| TokenWebhook {
             endpoint: endpoint(url),

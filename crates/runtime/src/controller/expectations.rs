@@ -87,7 +87,7 @@ impl Expectations {
         let mut all = self.awaited();
         // Keys of objects that are gone are never looked at again: their notes would stay.
         if all.len() >= FEW && all.len().is_power_of_two() {
-            all.retain(|_, awaited| self.behind(&awaited.written).next().is_some());
+            all.retain(|_, awaited| !self.to_wait_for(awaited).is_empty());
         }
         all.insert(key.clone(), Awaited { since: Instant::now(), written, looks: 0 });
     }
@@ -96,13 +96,8 @@ impl Expectations {
     pub(super) fn shown(&self, key: &Key) -> Shown {
         let mut all = self.awaited();
         let Some(awaited) = all.get_mut(key) else { return Shown::All };
-        let behind: Vec<&Mirror> = self.behind(&awaited.written).collect();
-        let is_behind = !behind.is_empty();
-        let wait_for: Vec<&Mirror> = match awaited.since.elapsed() < PATIENCE {
-            true => behind,
-            // Whoever lists before the write may not see it.
-            false => behind.into_iter().filter(|view| view.covers().is_none_or(|at| at <= awaited.since)).collect(),
-        };
+        let wait_for = self.to_wait_for(awaited);
+        let is_behind = self.behind(&awaited.written).next().is_some();
         if !wait_for.is_empty() {
             awaited.looks += 1;
             if awaited.since.elapsed() >= PATIENCE {
@@ -114,9 +109,17 @@ impl Expectations {
         if is_behind { Shown::Never } else { Shown::All }
     }
 
+    /// The views that may still come to show what was written: after a while those alone that were not listed since. A list that was
+    /// asked for before the write may lack it.
+    fn to_wait_for(&self, awaited: &Awaited) -> Vec<&Mirror> {
+        let is_patient = awaited.since.elapsed() < PATIENCE;
+        let may_come = |view: &&Mirror| is_patient || view.covers().is_none_or(|at| at <= awaited.since);
+        self.behind(&awaited.written).filter(may_come).collect()
+    }
+
     /// The views that do not show what was written.
-    fn behind<'a>(&'a self, written: &'a Written) -> impl Iterator<Item = &'a Mirror> {
-        let is_behind = |(of, view): &&(Option<Collection>, Arc<Mirror>)| {
+    fn behind<'a, 'b>(&'a self, written: &'b Written) -> impl Iterator<Item = &'a Mirror> + use<'a, 'b> {
+        let is_behind = move |(of, view): &&(Option<Collection>, Arc<Mirror>)| {
             let Some(of) = of else { return false };
             let behind = written.versions.get(of).is_some_and(|version| view.version() < *version);
             behind || written.gone.iter().any(|gone| gone.collection == *of && !shows_gone(view, gone))

@@ -208,13 +208,13 @@ fn windows_hold_back_both_ways() {
     let mut story = Story::of(units(change), 4);
     let looks = [
         (0, 4, 4, "ReadyForNewScale"),
-        // A peak of less than a minute is none.
+        // A peak of less than a minute does not count.
         (15, 20, 4, "ScaleUpStabilized"),
         (30, 4, 4, "ReadyForNewScale"),
         (45, 20, 4, "ScaleUpStabilized"),
         (75, 20, 4, "ScaleUpStabilized"),
         (90, 12, 12, "ReadyForNewScale"),
-        // A dip of less than two is none.
+        // A dip of less than two minutes does not count.
         (105, 2, 12, "ScaleDownStabilized"),
         (200, 2, 12, "ScaleDownStabilized"),
         (215, 2, 2, "ReadyForNewScale"),

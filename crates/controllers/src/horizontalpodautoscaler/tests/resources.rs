@@ -89,7 +89,7 @@ fn replicas_follow_cpu_utilization() {
         ("1000 1000 -p", 3, 50, 4),
         ("1000 -p", 2, 50, 2),
         ("100 100 -p", 3, 50, 1),
-        // Failed ones and those on their way out are none at all.
+        // Failed Pods and those being deleted do not count.
         ("1000 1000 900f", 2, 50, 4),
         ("1000 1000 -f", 2, 50, 4),
         ("1000 1000 900d", 2, 50, 4),
